@@ -29,7 +29,7 @@ from null_hypotheses import CHECKS, Rate, measure
 from papers.measures import stability
 
 from cl_graft.lab.results.run_results import machine
-from cl_graft.settings.run_folder import versions
+from cl_graft.settings.run_files import versions
 
 RESULTS = Path(__file__).parent / "results"
 TRIALS = 2_000

@@ -47,7 +47,7 @@ from cl_graft.lab.experiments.comparison.tuning import TUNING_SEED, best
 from cl_graft.lab.results.run_results import RunResult
 from cl_graft.lab.results.stored_runs import find_runs
 from cl_graft.settings import ExperimentConfig
-from cl_graft.settings.run_folder import CACHE
+from cl_graft.settings.run_files import CACHE
 from cl_graft.storage.cache_folder import DirectoryCache
 
 Scores: TypeAlias = Sequence[float | None]

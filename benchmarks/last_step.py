@@ -48,7 +48,7 @@ from cl_graft.metrics import score
 from cl_graft.models import graftable_parameters
 from cl_graft.settings import ExperimentConfig
 from cl_graft.settings.bank_metadata import base_identity
-from cl_graft.settings.schedule import make_schedule
+from cl_graft.settings.schedule_of_task import make_schedule
 from cl_graft.settings.tasks import load_tasks
 from cl_graft.strategies import MultiTaskText, text_model
 from cl_graft.strategies.experience_tasks import make_learnable_task

@@ -16,7 +16,7 @@ from cl_graft.metrics import score
 from cl_graft.runtime.run_context import RunContext
 from cl_graft.settings import ExperimentConfig
 from cl_graft.settings.bank_metadata import base_identity, task_metadata
-from cl_graft.settings.schedule import make_schedule
+from cl_graft.settings.schedule_of_task import make_schedule
 from cl_graft.settings.tasks import load_tasks
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.strategies import MultiTaskText, text_model

@@ -41,7 +41,7 @@ from cl_graft.lab.experiments.comparison.tuning import tune, with_values
 from cl_graft.lab.experiments.run import run
 from cl_graft.lab.results.run_results import RunResult
 from cl_graft.settings import ExperimentConfig
-from cl_graft.settings.run_folder import CACHE
+from cl_graft.settings.run_files import CACHE
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.strategies.registry import find_strategy
 

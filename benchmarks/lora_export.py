@@ -30,7 +30,7 @@ from cl_graft.kinds.text_encoding import Encoding
 from cl_graft.lab.results.run_results import machine
 from cl_graft.models.text_generation import TextHead, split_generated
 from cl_graft.settings import config_from
-from cl_graft.settings.run_folder import read_config_file, select_settings
+from cl_graft.settings.run_files import read_config_file, select_settings
 from cl_graft.settings.tasks import load_tasks
 
 Row = tuple[int, Tensor]

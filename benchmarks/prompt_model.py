@@ -40,7 +40,7 @@ from cl_graft.errors import InputError
 from cl_graft.lab.results.run_results import machine
 from cl_graft.models import find_minilm
 from cl_graft.runtime.seeding import generator, permutation, seeded
-from cl_graft.settings.run_folder import versions
+from cl_graft.settings.run_files import versions
 
 TASKS = ("sst2_sent", "cr", "mpqa", "ag_news", "qnli", "snli", "mnli", "qqp", "mrpc", "cola")
 SCALES: Mapping[str, Mapping[str, Any]] = {

@@ -43,7 +43,7 @@ from cl_graft.lab.experiments.comparison.tuning import tune
 from cl_graft.lab.results.run_results import RunResult
 from cl_graft.metrics.statistics import mean_interval, paired_t_test
 from cl_graft.settings import ExperimentConfig
-from cl_graft.settings.run_folder import CACHE
+from cl_graft.settings.run_files import CACHE
 from cl_graft.storage.cache_folder import DirectoryCache
 
 STREAMS = ("sentiment-domains", "inference")

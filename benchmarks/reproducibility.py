@@ -33,7 +33,7 @@ from cl_graft.grafts.bank import GraftBank
 from cl_graft.lab.experiments.run import run, run_folder
 from cl_graft.lab.results.run_results import machine
 from cl_graft.settings import ExperimentConfig, config_from, to_nested
-from cl_graft.settings.run_folder import versions
+from cl_graft.settings.run_files import versions
 from cl_graft.settings.tasks import load_tasks
 from cl_graft.storage import load_bank
 

@@ -18,7 +18,7 @@ from cl_graft.lab.results.run_results import machine
 from cl_graft.lab.results.strategy_statistics import spread_over_seeds
 from cl_graft.runtime.devices import pick_device
 from cl_graft.settings import ExperimentConfig, load_config
-from cl_graft.settings.run_folder import versions
+from cl_graft.settings.run_files import versions
 
 RESULTS = Path(__file__).parent / "results"
 SMOKE: dict[str, Any] = {

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cl_graft.storage import load_bank, save_bank
     from cl_graft.strategies.benchmark import text_model, text_stream
     from cl_graft.strategies.grafting_continual import GraftingContinual
-    from cl_graft.strategies.plugin import GraftingPlugin
+    from cl_graft.strategies.grafting_plugin import GraftingPlugin
     from cl_graft.strategies.registry import register_strategy
     from cl_graft.strategies.stream_scores import StreamScores
     from cl_graft.training.fine_tuning_settings import FineTuning
@@ -59,7 +59,7 @@ _HOMES = {
     "storage": ("load_bank", "save_bank"),
     "strategies.benchmark": ("text_model", "text_stream"),
     "strategies.grafting_continual": ("GraftingContinual",),
-    "strategies.plugin": ("GraftingPlugin",),
+    "strategies.grafting_plugin": ("GraftingPlugin",),
     "strategies.registry": ("register_strategy",),
     "strategies.stream_scores": ("StreamScores",),
     "training.fine_tuning_settings": ("FineTuning",),

@@ -32,7 +32,7 @@ from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.run_context import ALONE, RunContext, cache_key
 from cl_graft.settings import ExperimentConfig
 from cl_graft.settings.bank_metadata import base_identity
-from cl_graft.settings.schedule import choose, list_schedules
+from cl_graft.settings.schedule_of_task import choose, list_schedules
 from cl_graft.settings.tasks import load_tasks
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.strategies import text_model

@@ -14,7 +14,7 @@ from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Region, anatomy
 from cl_graft.lab.experiments.localized_task import DENSITIES
 from cl_graft.metrics import agreement, task_loss
-from cl_graft.settings.schedule import train_candidates
+from cl_graft.settings.schedule_of_task import train_candidates
 from papers.answers import Answers
 from papers.bench import Bench
 from papers.bound import generalization_bound, variance_bound

@@ -26,7 +26,7 @@ from cl_graft.localization.gates import open_gates
 from cl_graft.localization.learned_mask import learned_mask
 from cl_graft.localization.paper_mask import paper_mask
 from cl_graft.runtime.seeding import derive, generator
-from cl_graft.settings.schedule import train_candidates
+from cl_graft.settings.schedule_of_task import train_candidates
 from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.fine_tuning import backpropagate, fine_tune
 from cl_graft.training.fine_tuning_settings import FineTuning

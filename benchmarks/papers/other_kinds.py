@@ -17,7 +17,7 @@ from cl_graft.grafts.graft import Graft, copy_, gather
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Parameters, Region
-from cl_graft.settings.schedule import train_candidates
+from cl_graft.settings.schedule_of_task import train_candidates
 from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.linear_probe import fit_head
 from papers.bench import Bench

@@ -29,7 +29,7 @@ from cl_graft.lab.baselines.own_values import (
 )
 from cl_graft.models import TaskModel, block_stacks
 from cl_graft.runtime.seeding import derive, generator
-from cl_graft.settings.schedule import train_candidates
+from cl_graft.settings.schedule_of_task import train_candidates
 from papers.bench import Bench, Outcome
 from papers.measurements import Measurement
 from papers.retraining import bitfit, peer_plans

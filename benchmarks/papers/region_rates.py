@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from cl_graft.grafts.region import Region
-from cl_graft.settings.schedule import train_candidates
+from cl_graft.settings.schedule_of_task import train_candidates
 from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.learnable_task import Passes
 from cl_graft.training.linear_probe import fit_head

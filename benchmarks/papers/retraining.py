@@ -15,7 +15,7 @@ from cl_graft.grafts.graft import Graft, snapshot
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.region import Region
 from cl_graft.lab.baselines.own_values import RATES
-from cl_graft.settings.schedule import train_candidates
+from cl_graft.settings.schedule_of_task import train_candidates
 from cl_graft.training.graft_retraining import train_region
 from papers.bench import Bench, Outcome
 

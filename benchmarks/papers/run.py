@@ -25,7 +25,7 @@ from cl_graft.localization import find_localizer
 from cl_graft.metrics.statistics import LEAST_SAMPLES
 from cl_graft.runtime.devices import pick_device
 from cl_graft.settings import ExperimentConfig, config_from, override_, to_nested
-from cl_graft.settings.run_folder import versions
+from cl_graft.settings.run_files import versions
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.files import replace_file
 from papers.bench import Bench

@@ -35,7 +35,7 @@ from cl_graft.lab.experiments.engines import PoolEngine, ray_pool
 from cl_graft.lab.results.comparison import Comparison
 from cl_graft.lab.results.run_results import RunResult
 from cl_graft.settings import ExperimentConfig, to_dotted
-from cl_graft.settings.run_folder import versions
+from cl_graft.settings.run_files import versions
 from cl_graft.storage import OWNER
 
 sys.path.append(str(Path(__file__).parents[1]))

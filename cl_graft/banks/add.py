@@ -34,12 +34,11 @@ from cl_graft.settings import (
     bank_metadata,
     merge_configs,
     override_,
-    schedule,
+    schedule_of_task,
     warn_of_large_density,
 )
 from cl_graft.settings.data_report import data_lines, data_report
-from cl_graft.settings.progress_reporter import ProgressReporter
-from cl_graft.settings.run_folder import CACHE, find_run_of_bank, lock_bank
+from cl_graft.settings.run_files import CACHE, find_run_of_bank, lock_bank
 from cl_graft.settings.stream_settings import split_at_commas
 from cl_graft.settings.tasks import check_tasks, load_tasks
 from cl_graft.storage import append_entry, load_bank
@@ -47,6 +46,7 @@ from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.strategies import GraftingContinual, GraftingPlugin, TaskMetadata, text_model
 from cl_graft.strategies.benchmark import TextStream, text_stream
 from cl_graft.strategies.experience_tasks import make_stream_task
+from cl_graft.strategies.loop.progress_reporter import ProgressReporter
 from cl_graft.strategies.registry import build_strategy
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.training.dense_run import DenseRun
@@ -229,15 +229,15 @@ def learn_entry(
     if tuned is None:
         dense_runs = None
         context = RunContext.of(cache, progress=reporter.choice)
-        schedules = schedule.list_schedules(config, task)
-        dense = schedule.choose(learnable, schedules, seed=seed, context=context)
+        schedules = schedule_of_task.list_schedules(config, task)
+        dense = schedule_of_task.choose(learnable, schedules, seed=seed, context=context)
     else:
         dense_runs = {label: DenseRun(dict(tuned), snapshot(learnable.head), None, Passes())}
-        dense = schedule.make_schedule(config, task)
+        dense = schedule_of_task.make_schedule(config, task)
     inputs = StrategyInputs(
         model=model,
         stream=stream,
-        **schedule.input_settings(
+        **schedule_of_task.input_settings(
             config, {label: dense}, seed=seed, builds_on={} if under is None else {label: under}
         ),
         evaluator=EvaluationPlugin(loggers=[BaseLogger()]),

@@ -11,15 +11,9 @@ import torch
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.hashing import file_sha256
-from cl_graft.settings import ExperimentConfig, config_from, merge_configs, run_folder, to_dotted
+from cl_graft.settings import ExperimentConfig, config_from, merge_configs, run_files, to_dotted
 from cl_graft.settings.bank_metadata import checkpoint_files
-from cl_graft.settings.run_folder import (
-    CONFIG,
-    RESULTS,
-    RunRecord,
-    is_run,
-    read_config_file,
-)
+from cl_graft.settings.run_files import CONFIG, RESULTS, RunRecord, is_run, read_config_file
 from cl_graft.settings.tasks import load_tasks
 
 
@@ -87,19 +81,19 @@ def check_run(
     run: Path, result: RunRecord, *, fingerprint: str, device: torch.device
 ) -> Iterator[Check]:
     """Compare the files, settings, base, data and versions of a run with the recorded ones."""
-    recorded = run_folder.read_hashes(run)
+    recorded = run_files.read_hashes(run)
     yield Check(RESULTS, "same")
     config = read_config_file(run)
     yield from check_files(run, recorded, complete=result.complete)
     if config is not None and result.config:
-        shared, settings = to_dotted(run_folder.select_settings(config)), to_dotted(result.config)
+        shared, settings = to_dotted(run_files.select_settings(config)), to_dotted(result.config)
         other = [name for name in settings if shared.get(name) != settings[name]]
         detail = f"of {RESULTS} and {CONFIG} differ in {', '.join(other)}" if other else ""
         yield Check("settings", "differs" if other else "same", detail)
     here = result.model.get("fingerprint")
     yield Check("base model", "same" if here == fingerprint else "differs")
     yield from _check_data(run, result)
-    now = run_folder.versions(device)
+    now = run_files.versions(device)
     for name, version in result.versions.items():
         if now.get(name) != version:
             detail = f"{version}, here {now.get(name)}"
@@ -110,7 +104,7 @@ def read_run_config(run: Path, result: RunRecord) -> ExperimentConfig:
     """Return the config of a run, from its results or, before they held it, from `config.json`."""
     values: Mapping[str, Any] = result.config or read_config_file(run) or {}
     settings = merge_configs(
-        run_folder.select_settings(values), {"comparison": {"seeds": [result.seed]}}
+        run_files.select_settings(values), {"comparison": {"seeds": [result.seed]}}
     )
     return config_from(settings, source=f"{run}: the run's config")
 

@@ -25,9 +25,9 @@ from cl_graft.inference.task_switch import Switch
 from cl_graft.models.text_generation import compare_generated, is_text_head
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.progress import Progress, Step, silent
-from cl_graft.settings import merge_configs, override_, run_folder
+from cl_graft.settings import merge_configs, override_, run_files
 from cl_graft.settings.bank_metadata import read_own_settings, restore_config, task_metadata
-from cl_graft.settings.run_folder import find_run_of_bank, read_record
+from cl_graft.settings.run_files import find_run_of_bank, read_record
 from cl_graft.settings.tasks import load_tasks
 from cl_graft.storage import append_entry, load_bank, save_bank
 from cl_graft.storage.bank_folder import (
@@ -139,7 +139,7 @@ def forget(
     where = find_bank_folder(folder)
     with ExitStack() as held:
         if not dry_run:
-            held.enter_context(run_folder.lock_bank(where))
+            held.enter_context(run_files.lock_bank(where))
             _refuse_unfinished(where)
             delete_unlisted(where, {n for line in read_index(where)[0] for n in list_files(line)})
         bank = open_stored_bank(where)
@@ -267,7 +267,7 @@ def _new_labels(bank: GraftBank, gone: Sequence[int]) -> dict[int, int]:
 def _refuse_unfinished(where: Path) -> None:
     """Refuse a bank whose run is not finished: `--resume` would learn the task again."""
     run = find_run_of_bank(where)
-    if run and not ((run / run_folder.RESULTS).is_file() and read_record(run).complete):
+    if run and not ((run / run_files.RESULTS).is_file() and read_record(run).complete):
         raise InputError(
             f"the run {run} is not finished; go on with it (cl-graft run --resume {run}), and let "
             "its bank forget afterwards"
@@ -277,13 +277,9 @@ def _refuse_unfinished(where: Path) -> None:
 def _find_traces(where: Path, task: str) -> tuple[Path, ...]:
     """Return the folders beside the bank that hold a task."""
     run = find_run_of_bank(where)
-    if (
-        run is None
-        or not (run / run_folder.RESULTS).is_file()
-        or task not in read_record(run).tasks
-    ):
+    if run is None or not (run / run_files.RESULTS).is_file() or task not in read_record(run).tasks:
         return ()
-    cache = run.parent.parent / run_folder.CACHE
+    cache = run.parent.parent / run_files.CACHE
     return (run, cache) if cache.is_dir() else (run,)
 
 
@@ -301,7 +297,7 @@ def _find_data(
     `left` holds the entries that it may still build on; others than its data are refused.
     """
     run = find_run_of_bank(where)
-    stored = run_folder.select_settings((run and run_folder.read_config_file(run)) or {})
+    stored = run_files.select_settings((run and run_files.read_config_file(run)) or {})
     stream = stored.get("stream", {})
     folder = Path(data) if data is not None else stream.get("data") and Path(stream["data"])
     task_settings: Mapping[str, Any] = stream.get("task_settings", {})
@@ -351,12 +347,7 @@ def _find_data(
 
 
 def _train_again(
-    where: Path,
-    left: GraftBank,
-    data: Sequence[_Data | None],
-    *,
-    first: int,
-    **options: Any,
+    where: Path, left: GraftBank, data: Sequence[_Data | None], *, first: int, **options: Any
 ) -> list[float]:
     """Train entries again in their places, replace the bank's, and return their scores.
 

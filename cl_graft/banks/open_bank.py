@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
 
@@ -14,34 +13,23 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cl_graft.banks.bank_of_run import find_bank_folder
+from cl_graft.banks.base_model_check import check_answering, check_bank_model, check_entries
 from cl_graft.banks.input_texts import InputText, check_texts
-from cl_graft.errors import DamagedFile, InputError, WrongBase, WrongTokenizer
+from cl_graft.errors import DamagedFile, InputError
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank, find_entries, find_entry
-from cl_graft.grafts.region import Layout
 from cl_graft.inference.task_switch import Switch
 from cl_graft.kinds import Answer, EncodedRows, Encoding, Prompt, Row, find_kind
 from cl_graft.kinds.messages import read_chat
 from cl_graft.kinds.text2text import AnswerRow, make_chat_row
 from cl_graft.kinds.text_task import MAX_LENGTH
-from cl_graft.models import (
-    Loaded,
-    check_head,
-    graftable_parameters,
-    load_head,
-    load_model,
-    longest_row,
-)
-from cl_graft.models.config_settings import describe_other_settings
+from cl_graft.models import Loaded, load_head, load_model, longest_row
 from cl_graft.models.task_server import TaskServer
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.progress import Progress, silent
 from cl_graft.runtime.seeding import lock_generators
 from cl_graft.runtime.threads import lock_model
-from cl_graft.settings.bank_metadata import BaseHashes, base_hashes
 from cl_graft.storage import save_bank
 from cl_graft.storage.bank_folder import open_stored_bank
-from cl_graft.storage.files import report_damage
-from cl_graft.storage.serialization import check_layout
 
 if TYPE_CHECKING:
     from cl_graft.banks.add import Added
@@ -172,7 +160,7 @@ class OpenBank:
         `forget`, raises `BankError`.
         """
         from cl_graft.banks.add import add_task  # it trains, and answering needs no Avalanche
-        from cl_graft.settings.run_folder import lock_bank
+        from cl_graft.settings.run_files import lock_bank
 
         with lock_generators(), lock_bank(self.folder):
             self.switch.check_grown(open_stored_bank(self.folder))
@@ -479,60 +467,3 @@ def load_base(
         revision=cast(str | None, base.metadata.get("revision")) if model is None else None,
         trust_remote_code=trust_remote_code,
     )
-
-
-def check_bank_model(bank: GraftBank, loaded: Loaded, *, name: str) -> GraftBank:
-    """Refuse a model that a bank was not made on, or cannot be answered with.
-
-    Entries that were not read are checked when they are, so go on with the bank that is returned.
-    """
-    where = f"{name} belongs to another model than {loaded.name!r}:"
-    check_layout(bank.layout, Layout.of(graftable_parameters(loaded.model)), name=name)
-    check_hashes(bank.base.fingerprint, bank.base.metadata, base_hashes(loaded), where=where)
-    return check_entries(bank, name=name)
-
-
-def check_entries(bank: GraftBank, *, name: str) -> GraftBank:
-    """Refuse entries whose values are NaN or infinite; see `check_bank_model`."""
-    entries = tuple(
-        entry.check_when_read(partial(_check_values, name=f"{name}, task {entry.task!r}"))
-        for entry in bank.entries
-    )
-    return replace(bank, entries=entries)
-
-
-def check_hashes(
-    fingerprint: str, recorded: Mapping[str, object], hashes: BaseHashes, *, where: str
-) -> None:
-    """Refuse a base that is not the recorded one: weights, tokenizer and config, where recorded."""
-    if hashes.fingerprint == fingerprint:
-        if other := describe_other_settings(recorded.get("config"), hashes.config):
-            raise WrongBase(f"{where} the weights are the same, but its config is not: {other}")
-        return
-    tokenizer = recorded.get("tokenizer_sha256")
-    if recorded.get("weights_sha256") == hashes.weights and tokenizer != hashes.tokenizer:
-        raise WrongTokenizer(
-            f"{where} the weights are the same, but its tokenizer has SHA-256 "
-            f"{str(tokenizer)[:12]}…, this one has {hashes.tokenizer[:12]}…; token ids would stand "
-            "for other text"
-        )
-    raise WrongBase(
-        f"{where} its base has fingerprint {fingerprint[:12]}…, this model has "
-        f"{hashes.fingerprint[:12]}…; other weights, another dtype or another tokenizer cause this"
-    )
-
-
-def check_answering(entry: Entry, loaded: Loaded, *, name: str) -> None:
-    """Refuse an entry whose head or recorded batch does not fit the model, by `DamagedFile`."""
-    with report_damage(name):
-        check_head(entry.head, loaded.model)
-        load_head(entry, family=loaded.model.family)
-        recorded = entry.recorded_batch
-        if recorded is not None and not recorded.logits.is_floating_point():
-            raise ValueError(f"its recorded logits are {recorded.logits.dtype}")
-
-
-def _check_values(entry: Entry, *, name: str) -> None:
-    with report_damage(name):
-        if not bool(entry.owned.values.isfinite().all()):
-            raise ValueError("its values are NaN or infinite")

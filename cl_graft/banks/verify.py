@@ -23,7 +23,8 @@ from cl_graft.banks.bank_of_run import (
     find_bank_folder,
     read_run_config,
 )
-from cl_graft.banks.open_bank import OpenBank, check_hashes, open_bank, recorded_device
+from cl_graft.banks.base_model_check import check_hashes
+from cl_graft.banks.open_bank import OpenBank, open_bank, recorded_device
 from cl_graft.errors import DamagedFile, InputError, a_or_an
 from cl_graft.grafts.bank import GraftBank, RecordedBatch, find_entries, pick_recorded
 from cl_graft.grafts.graft import find_parameters
@@ -33,13 +34,7 @@ from cl_graft.models.text_generation import compare_generated, is_text_head
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.seeding import lock_generators
 from cl_graft.settings.bank_metadata import base_hashes, load_base_model
-from cl_graft.settings.run_folder import (
-    CHECKPOINTS,
-    RESULTS,
-    RunRecord,
-    is_run,
-    read_record,
-)
+from cl_graft.settings.run_files import CHECKPOINTS, RESULTS, RunRecord, is_run, read_record
 
 TOLERANCE = {
     "float32": 1e-4,

@@ -56,12 +56,7 @@ def export_command(
     output = Output(quiet, as_json)
     with redirect_prints():
         exported = export_task(
-            bank,
-            task,
-            format=form,
-            out=out,
-            model=model,
-            trust_remote_code=trust_remote_code,
+            bank, task, format=form, out=out, model=model, trust_remote_code=trust_remote_code
         )
     size = sum(exported.files.values())
     lines = [

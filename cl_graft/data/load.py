@@ -101,11 +101,7 @@ def make_task(task_place: TaskPlace, files: DataFiles, settings: TaskSettings) -
     try:
         train, dev, test, test_rule = _three_splits(rows.splits, settings.data_seed, classes)
         chosen = few_shot(
-            train,
-            label_names=classes,
-            shots=settings.shots,
-            data_seed=settings.data_seed,
-            dev=dev,
+            train, label_names=classes, shots=settings.shots, data_seed=settings.data_seed, dev=dev
         )
     except InputError as error:
         hint = "" if {"test", "dev"} & rows.splits.keys() else HELD_OUT

@@ -150,11 +150,7 @@ def collect_records(origin: str, table: ArrowTable, bad: BadRows) -> RecordFile:
 
 
 def parse_records(
-    lines: Sequence[str],
-    kind: str,
-    *,
-    path: Path,
-    bad_rows: BadRows | None = None,
+    lines: Sequence[str], kind: str, *, path: Path, bad_rows: BadRows | None = None
 ) -> RecordFile:
     """Read the lines of a file of records, as `read_records` does; `kind` is a suffix."""
     bad = bad_rows or BadRows()

@@ -8,10 +8,4 @@ from cl_graft.inference.routing_rules import (
     nearest_prototype,
 )
 
-__all__ = [
-    "ClassStatistics",
-    "discriminant",
-    "least_energy",
-    "least_entropy",
-    "nearest_prototype",
-]
+__all__ = ["ClassStatistics", "discriminant", "least_energy", "least_entropy", "nearest_prototype"]

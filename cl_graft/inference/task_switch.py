@@ -15,7 +15,7 @@ from torch import nn
 
 from cl_graft.errors import BankError, DamagedFile, WrongBase
 from cl_graft.grafts.bank import Entry, GraftBank, check_builds_on
-from cl_graft.grafts.base_check import TensorVersions, check_base, find_carried
+from cl_graft.grafts.base_weights_check import TensorVersions, check_base, find_carried
 from cl_graft.grafts.graft import Graft, extract, write_
 from cl_graft.grafts.hashing import model_sha256
 from cl_graft.inference.entry_writes import (

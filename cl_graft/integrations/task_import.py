@@ -33,7 +33,7 @@ from cl_graft.kinds.text_task import MAX_LENGTH
 from cl_graft.models import Loaded, check_head, graftable_parameters, make_head
 from cl_graft.settings import config_from
 from cl_graft.settings.bank_metadata import base_identity, load_base_model
-from cl_graft.settings.run_folder import lock_bank
+from cl_graft.settings.run_files import lock_bank
 from cl_graft.storage import append_entry
 from cl_graft.storage.bank_folder import holds_no_bank_yet
 from cl_graft.storage.metadata_schema import check_name

@@ -23,7 +23,8 @@ from transformers import (
 
 from cl_graft.banks.add import choose_label, learn_entry
 from cl_graft.banks.bank_of_run import find_bank_folder
-from cl_graft.banks.open_bank import check_bank_model, open_bank
+from cl_graft.banks.base_model_check import check_bank_model
+from cl_graft.banks.open_bank import open_bank
 from cl_graft.errors import InputError
 from cl_graft.grafts.bank import Entry, GraftBank
 from cl_graft.grafts.graft import copy_, snapshot
@@ -48,12 +49,12 @@ from cl_graft.settings.bank_metadata import (
     restore_config,
     task_metadata,
 )
-from cl_graft.settings.progress_reporter import ProgressReporter
-from cl_graft.settings.run_folder import lock_bank
+from cl_graft.settings.run_files import lock_bank
 from cl_graft.settings.tasks import check_tasks
 from cl_graft.storage import load_bank
 from cl_graft.storage.bank_folder import holds_no_bank_yet
 from cl_graft.strategies.benchmark import TextStream, text_stream
+from cl_graft.strategies.loop.progress_reporter import ProgressReporter
 from cl_graft.training.precision import warn_of_float16
 
 _PREFIX = "backbone."

@@ -188,12 +188,7 @@ def count_rows(
     places = (answers != targets).nonzero().flatten().tolist()
     places.sort(key=lambda at: (-float(confidence[at]), int(numbers[at])))
     wrong = tuple(
-        (
-            int(numbers[at]),
-            int(targets[at]),
-            int(answers[at]),
-            round(float(confidence[at]), 4),
-        )
+        (int(numbers[at]), int(targets[at]), int(answers[at]), round(float(confidence[at]), 4))
         for at in places[:_MAX_WRONG_ROWS]
     )
     counts = Counter(zip(targets.tolist(), answers.tolist(), strict=True))

@@ -30,12 +30,7 @@ class BatchOrder:
     """
 
     def __init__(
-        self,
-        rows: int,
-        batch_size: int,
-        seed: int,
-        *keys: str | int,
-        lengths: Tensor | None = None,
+        self, rows: int, batch_size: int, seed: int, *keys: str | int, lengths: Tensor | None = None
     ) -> None:
         if rows < 1 or batch_size < 1:
             raise ValueError(f"rows and batch_size must be at least 1, got {rows} and {batch_size}")

@@ -35,7 +35,8 @@ from cl_graft.settings.parts import (
 )
 from cl_graft.settings.presets import PRESETS
 from cl_graft.settings.stream_settings import StreamSettings
-from cl_graft.training.fine_tuning_settings import FineTuning, with_rate_schedule
+from cl_graft.training.fine_tuning_settings import FineTuning
+from cl_graft.training.rate_schedule import with_rate_schedule
 
 logger = logging.getLogger(__name__)
 

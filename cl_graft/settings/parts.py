@@ -19,7 +19,8 @@ from cl_graft.runtime.batching import EVAL_BATCH
 from cl_graft.runtime.byte_sizes import parse_bytes
 from cl_graft.runtime.settings import list_fields, settings_class
 from cl_graft.settings.stream_settings import StreamSettings, refuse_doubles, split_at_commas
-from cl_graft.training.fine_tuning_settings import Decay, FineTuning, Optimizer
+from cl_graft.training.fine_tuning_settings import FineTuning, Optimizer
+from cl_graft.training.rate_schedule import Decay
 
 _MOST_SEEDS = 10_000
 

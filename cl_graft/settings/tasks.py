@@ -16,7 +16,7 @@ from cl_graft.errors import InputError, nearest
 from cl_graft.kinds.prompts import Family
 from cl_graft.kinds.text_task import check_task_name
 from cl_graft.models import Loaded, longest_row
-from cl_graft.settings.run_folder import RunRecord
+from cl_graft.settings.run_files import RunRecord
 from cl_graft.settings.stream_settings import StreamSettings, StreamTaskSettings
 
 _ROWS_TRIED = 4

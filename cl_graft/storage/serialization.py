@@ -23,12 +23,7 @@ from cl_graft.grafts.region import Layout, Region
 from cl_graft.runtime.escaping import control_in
 from cl_graft.storage.elias_fano import pack_indices, unpack_indices
 from cl_graft.storage.files import to_json
-from cl_graft.storage.matrix_lines import (
-    count_coordinates,
-    read_lines,
-    split_lines,
-    unfold_lines,
-)
+from cl_graft.storage.matrix_lines import count_coordinates, read_lines, split_lines, unfold_lines
 from cl_graft.storage.metadata_schema import check_metadata
 
 _LARGEST_BATCH = 2**23

@@ -11,7 +11,7 @@ from torch import nn
 
 from cl_graft.errors import WrongArchitecture, WrongBase
 from cl_graft.grafts.bank import BaseIdentity, GraftBank
-from cl_graft.grafts.base_check import identify
+from cl_graft.grafts.base_weights_check import identify
 from cl_graft.grafts.region import Layout
 from cl_graft.inference.task_switch import Switch, put_back_
 from cl_graft.models.config_settings import describe_other_settings

@@ -16,7 +16,7 @@ from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.metrics.task_score import TaskLoss
 from cl_graft.runtime.devices import pick_device
 from cl_graft.strategies.experience_tasks import TaskLabels
-from cl_graft.strategies.plugin import GraftingPlugin
+from cl_graft.strategies.grafting_plugin import GraftingPlugin
 
 
 class GraftingContinual(SupervisedTemplate):

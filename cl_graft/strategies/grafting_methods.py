@@ -11,9 +11,9 @@ from torch import Tensor
 from cl_graft.localization import LOCALIZERS
 from cl_graft.strategies import StrategyInputs, register_strategy
 from cl_graft.strategies.grafting_continual import GraftingContinual
-from cl_graft.strategies.loop.budgets import ClipGradient
+from cl_graft.strategies.grafting_plugin import GraftingPlugin
+from cl_graft.strategies.loop.steps_and_rates import ClipGradient
 from cl_graft.strategies.method import PICKED_BY_LABEL
-from cl_graft.strategies.plugin import GraftingPlugin
 
 GRAFTING_PAPER = "Panigrahi et al., 2023, https://arxiv.org/abs/2302.06600"
 ENTRY = "an entry of the bank: its head and its graft"

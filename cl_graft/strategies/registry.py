@@ -14,10 +14,11 @@ from avalanche.training.templates import SupervisedTemplate
 from cl_graft.errors import InputError
 from cl_graft.localization.grafting_settings import REGION_LR
 from cl_graft.runtime.registry import Registry
-from cl_graft.strategies.loop.budgets import RateSchedule, RegionRate, TaskSchedules
+from cl_graft.strategies.loop.steps_and_rates import RateSchedule, RegionRate, TaskSchedules
 from cl_graft.strategies.method import Family, Method, StreamShape, Value, setting
 from cl_graft.strategies.strategy_inputs import StrategyInputs
-from cl_graft.training.fine_tuning_settings import Decay, FineTuning, Optimizer, with_rate_schedule
+from cl_graft.training.fine_tuning_settings import FineTuning, Optimizer
+from cl_graft.training.rate_schedule import Decay, with_rate_schedule
 
 _Kind = TypeVar("_Kind", bound=type)
 

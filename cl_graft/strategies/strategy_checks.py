@@ -33,7 +33,7 @@ from cl_graft.models import TaskModel
 from cl_graft.strategies.experience_tasks import TaskLabels
 from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.loop.best_step import KeepBest
-from cl_graft.strategies.loop.budgets import RegionRate
+from cl_graft.strategies.loop.steps_and_rates import RegionRate
 from cl_graft.strategies.strategy import Strategy
 from cl_graft.training.precision import warn_of_float16
 

@@ -22,15 +22,16 @@ from cl_graft.runtime.run_context import Cache, PhaseProgress
 from cl_graft.strategies.bank_on_model import identify_model
 from cl_graft.strategies.benchmark import MultiTaskText, TextStream
 from cl_graft.strategies.loop.best_step import KeepBest
-from cl_graft.strategies.loop.budgets import ClipGradient, SeededLoop, StopDiverged
 from cl_graft.strategies.loop.precision import MicroBatches, ScaleLoss
 from cl_graft.strategies.loop.resuming import Resuming
+from cl_graft.strategies.loop.steps_and_rates import ClipGradient, SeededLoop, StopDiverged
 from cl_graft.strategies.loop.text_batches import TextBatches
 from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.strategies.task_training import TaskMetadata
 from cl_graft.training.dense_run import DenseRun
-from cl_graft.training.fine_tuning_settings import Decay, FineTuning, Optimizer
+from cl_graft.training.fine_tuning_settings import FineTuning, Optimizer
 from cl_graft.training.precision import loss_scale
+from cl_graft.training.rate_schedule import Decay
 
 _Strategy = TypeVar("_Strategy", bound=SupervisedTemplate)
 

@@ -14,8 +14,9 @@ from cl_graft.runtime.checkpoints import Checkpoint, State
 from cl_graft.runtime.error_context import in_phase
 from cl_graft.runtime.run_context import ALONE, RunContext, cache_key
 from cl_graft.runtime.seeding import derive
-from cl_graft.training.fine_tuning_settings import FineTuning, with_rate_schedule
+from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.learnable_task import LearnableTask, Passes
+from cl_graft.training.rate_schedule import with_rate_schedule
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,8 +27,9 @@ from cl_graft.runtime.checkpoints import (
     select_tensors,
 )
 from cl_graft.runtime.seeding import generator, seeded
-from cl_graft.training.fine_tuning_settings import FineTuning, rate_share, with_rate_schedule
+from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.precision import LossScale
+from cl_graft.training.rate_schedule import rate_share, with_rate_schedule
 from cl_graft.training.train_mode import freeze_statistics
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})

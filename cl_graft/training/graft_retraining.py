@@ -12,8 +12,9 @@ from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Parameters, Region
 from cl_graft.runtime.error_context import in_phase
 from cl_graft.runtime.seeding import derive
-from cl_graft.training.fine_tuning_settings import FineTuning, with_rate_schedule
+from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.learnable_task import LearnableTask
+from cl_graft.training.rate_schedule import with_rate_schedule
 from cl_graft.training.region_parameters import RegionParameters
 
 _VECTOR = "region"

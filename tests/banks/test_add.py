@@ -15,7 +15,7 @@ from cl_graft.banks.open_bank import list_entry_notes, open_bank
 from cl_graft.banks.verify import verify
 from cl_graft.errors import BankError, WrongArchitecture
 from cl_graft.runtime.progress import Step
-from cl_graft.settings.run_folder import lock_bank
+from cl_graft.settings.run_files import lock_bank
 
 
 @pytest.fixture(scope="module")

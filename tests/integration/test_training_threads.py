@@ -20,7 +20,7 @@ from torch import nn
 from cl_graft.lab.experiments.folders import run_folder
 from cl_graft.lab.experiments.run import run
 from cl_graft.runtime.seeding import seeded
-from cl_graft.strategies.loop.budgets import SeededLoop
+from cl_graft.strategies.loop.steps_and_rates import SeededLoop
 
 
 def _learn(out: Path, model: Path, seed: int) -> dict[str, str]:

@@ -23,7 +23,8 @@ from cl_graft.strategies.benchmark import text_stream
 from cl_graft.strategies.registry import STRATEGIES, build_strategy, list_available
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.training.fine_tuning import fine_tune
-from cl_graft.training.fine_tuning_settings import FineTuning, rate_share
+from cl_graft.training.fine_tuning_settings import FineTuning
+from cl_graft.training.rate_schedule import rate_share
 
 STEPS = 20
 NAMES = list_available()

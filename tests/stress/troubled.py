@@ -19,7 +19,7 @@ import torch
 
 from cl_graft.cli import main
 from cl_graft.models import TaskModel
-from cl_graft.settings.progress_reporter import ProgressReporter
+from cl_graft.strategies.loop.progress_reporter import ProgressReporter
 
 _forward, _phase = TaskModel.forward, ProgressReporter.phase
 _name, _where, _step, *_words = sys.argv[1:]

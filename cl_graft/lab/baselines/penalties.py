@@ -9,12 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from avalanche.training.plugins import (
-    EWCPlugin,
-    LwFPlugin,
-    MASPlugin,
-    SynapticIntelligencePlugin,
-)
+from avalanche.training.plugins import EWCPlugin, LwFPlugin, MASPlugin, SynapticIntelligencePlugin
 from avalanche.training.templates import SupervisedTemplate
 from torch import nn
 

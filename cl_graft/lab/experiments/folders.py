@@ -17,7 +17,7 @@ from typing import Any
 from cl_graft.errors import CannotWrite, DivergedError, InputError, OutOfMemory
 from cl_graft.lab.results.run_results import BESIDE, RunResult, read_result
 from cl_graft.settings import RUN_CHOICES, ExperimentConfig, config_from, merge_configs, to_dotted
-from cl_graft.settings.run_folder import (
+from cl_graft.settings.run_files import (
     BANK,
     CACHE,
     CHECKPOINTS,

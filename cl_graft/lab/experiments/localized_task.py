@@ -28,8 +28,8 @@ from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.run_context import RunContext
 from cl_graft.settings import ExperimentConfig, config_from, to_dotted
 from cl_graft.settings.bank_metadata import base_identity
-from cl_graft.settings.run_folder import versions
-from cl_graft.settings.schedule import choose, list_schedules
+from cl_graft.settings.run_files import versions
+from cl_graft.settings.schedule_of_task import choose, list_schedules
 from cl_graft.settings.tasks import load_tasks
 from cl_graft.storage import StoredGraft, only_writer, save_graft
 from cl_graft.storage.cache_folder import DirectoryCache

@@ -23,11 +23,11 @@ from cl_graft.data import TextTask
 from cl_graft.errors import InputError
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.lab.experiments import folders
-from cl_graft.lab.experiments.run_record import (
+from cl_graft.lab.experiments.run_measurements import (
     WRITERS,
     Outcome,
     PassCounter,
-    RunRecord,
+    RunMeasurements,
     TrainingCurves,
     collect_other_scores,
     count_task_bytes,
@@ -46,9 +46,8 @@ from cl_graft.runtime.seeding import lock_generators
 from cl_graft.runtime.signals import Stop
 from cl_graft.settings import ExperimentConfig, make_config
 from cl_graft.settings.data_report import cut_note
-from cl_graft.settings.progress_reporter import ProgressReporter
-from cl_graft.settings.run_folder import BESIDE_SETTINGS
-from cl_graft.settings.schedule import choose, input_settings, list_schedules
+from cl_graft.settings.run_files import BESIDE_SETTINGS
+from cl_graft.settings.schedule_of_task import choose, input_settings, list_schedules
 from cl_graft.settings.tasks import load_tasks, refuse_other_data
 from cl_graft.storage import append_entry, explain_write_errors, load_bank, only_writer
 from cl_graft.storage.bank_folder import holds_entry
@@ -57,6 +56,7 @@ from cl_graft.storage.checkpoint_files import FileCheckpoints
 from cl_graft.strategies import KeepBest
 from cl_graft.strategies.experience_tasks import make_stream_task
 from cl_graft.strategies.loop.phase_reports import TrainingReports
+from cl_graft.strategies.loop.progress_reporter import ProgressReporter
 from cl_graft.strategies.loop.resuming import LOOP, make_loop_key, read_clock, set_clock_
 from cl_graft.strategies.method import Method
 from cl_graft.strategies.registry import build_strategy, find_strategy, make_loop_schedules
@@ -440,7 +440,7 @@ class RunCheckpoint:
         """All but the tensors, as JSON can hold it."""
         return {known.name: getattr(self, known.name) for known in fields(self)[:-1]}
 
-    def check(self, record: RunRecord, *, folder: object) -> None:
+    def check(self, record: RunMeasurements, *, folder: object) -> None:
         """Raise an InputError if data or model are not those with which the run began.
 
         Other versions or another machine are warned of: the bits may differ then.
@@ -469,7 +469,7 @@ class RunCheckpoint:
 
 
 def find_checkpoint(
-    folder: Path, method: Method, record: RunRecord, checkpoints: FileCheckpoints
+    folder: Path, method: Method, record: RunMeasurements, checkpoints: FileCheckpoints
 ) -> RunCheckpoint | None:
     """Return the checkpoint from which a run resumes, and cut its log back to there.
 
@@ -526,7 +526,7 @@ def resume_strategy_(
     scores.load_state_(checkpoint.scores)
 
 
-def _origin(record: RunRecord) -> dict[str, Any]:
+def _origin(record: RunMeasurements) -> dict[str, Any]:
     return {
         "data": record.data_fingerprints,
         "model": record.model["fingerprint"],

@@ -15,7 +15,7 @@ from cl_graft.grafts.bank import BaseIdentity
 from cl_graft.grafts.model_state import preserve_modes
 from cl_graft.kinds.text_task import make_task_head
 from cl_graft.lab.experiments.memory_estimate import make_fake_model
-from cl_graft.lab.experiments.run_record import RunRecord
+from cl_graft.lab.experiments.run_measurements import RunMeasurements
 from cl_graft.lab.results.run_results import machine
 from cl_graft.localization import find_localizer
 from cl_graft.localization.reach import find_reach
@@ -34,7 +34,7 @@ from cl_graft.settings.bank_metadata import (
 )
 from cl_graft.settings.data_report import data_report
 from cl_graft.settings.presets import GRID_BATCH_SIZES
-from cl_graft.settings.run_folder import versions
+from cl_graft.settings.run_files import versions
 from cl_graft.settings.tasks import check_tasks, load_tasks, tasks_to_build_on
 from cl_graft.strategies import MultiTaskText, TaskMetadata, text_model
 from cl_graft.strategies.benchmark import TextStream, text_stream
@@ -60,7 +60,7 @@ class Setup:
     identity: BaseIdentity
     metadata: dict[int, TaskMetadata]
     builds_on: dict[int, tuple[str, ...]]
-    record: RunRecord
+    record: RunMeasurements
 
 
 def check_strategy(
@@ -227,7 +227,7 @@ def set_up(
     loaded, stream = load_stream(config, tasks)
     length = stream.tasks[0].splits["train"][0].shape[-1]
     identity = base_identity(loaded, config, seed=seed)
-    record = RunRecord(
+    record = RunMeasurements(
         strategy=method.name,
         seed=seed,
         tasks=stream.names,

@@ -42,12 +42,7 @@ class Section:
 
 def summary_sections(summary: ComparisonSummary) -> list[Section]:
     """Return the sections on scores, budget, tuned values and costs, those there are."""
-    made = (
-        _comparison(summary),
-        _budget(summary),
-        _tuning(summary),
-        _costs(summary),
-    )
+    made = (_comparison(summary), _budget(summary), _tuning(summary), _costs(summary))
     return [section for section in made if section is not None]
 
 

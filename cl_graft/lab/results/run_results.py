@@ -17,7 +17,7 @@ from cl_graft.grafts.hashing import environment, file_sha256
 from cl_graft.lab.results.measures import has_one_metric, measure, measure_title, tasks_by_metric
 from cl_graft.lab.results.tables import Table, make_matrix, points
 from cl_graft.lab.results.task_files import ANSWERS, CURVES, ERRORS, NUMBERS
-from cl_graft.settings.run_folder import (
+from cl_graft.settings.run_files import (
     RESULTS,
     RESULTS_FORMAT,
     RunRecord,

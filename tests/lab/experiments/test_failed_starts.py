@@ -8,7 +8,7 @@ from configs import changed
 from cl_graft.errors import DivergedError, InputError
 from cl_graft.lab.experiments.comparison.compare import compare
 from cl_graft.lab.experiments.run import run
-from cl_graft.settings.run_folder import CACHE
+from cl_graft.settings.run_files import CACHE
 
 SMALL = {"tasks": ["scope"], "steps": 2, "shots": 8, "max_test": 16, "strategies": ["naive"]}
 DIVERGES = {"lr": 1e18}

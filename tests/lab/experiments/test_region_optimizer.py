@@ -13,8 +13,8 @@ from cl_graft import load_bank
 from cl_graft.banks.verify import verify
 from cl_graft.lab.experiments.run import run
 from cl_graft.strategies.grafting_methods import Grafting
-from cl_graft.strategies.loop.budgets import RegionRate
-from cl_graft.training.fine_tuning_settings import WARM_UP, rate_share
+from cl_graft.strategies.loop.steps_and_rates import RegionRate
+from cl_graft.training.rate_schedule import WARM_UP, rate_share
 
 
 @pytest.mark.parametrize("family", ["encoder", "masked_lm", "seq2seq_lm", "causal_lm"])

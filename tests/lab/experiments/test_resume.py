@@ -23,7 +23,7 @@ from cl_graft.lab.experiments.folders import (
 )
 from cl_graft.lab.experiments.run import run
 from cl_graft.runtime.signals import Stop, Stopped, stoppable
-from cl_graft.settings.run_folder import CHECKPOINTS
+from cl_graft.settings.run_files import CHECKPOINTS
 from cl_graft.settings.tasks import load_tasks
 from cl_graft.storage import OWNER
 from cl_graft.strategies.registry import STRATEGIES

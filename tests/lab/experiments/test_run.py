@@ -12,7 +12,7 @@ from cl_graft.kinds.kind import KINDS
 from cl_graft.lab.experiments.run import run, run_folder
 from cl_graft.lab.results.run_results import read_result
 from cl_graft.settings.bank_metadata import restore_config
-from cl_graft.settings.schedule import list_schedules, make_schedule
+from cl_graft.settings.schedule_of_task import list_schedules, make_schedule
 from cl_graft.settings.tasks import load_tasks
 from cl_graft.storage import load_bank
 from cl_graft.storage.cache_folder import DirectoryCache

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from cl_graft.lab.experiments.run_record import collect_answers
+from cl_graft.lab.experiments.run_measurements import collect_answers
 from cl_graft.lab.results.task_files import ANSWERS
 
 RIGHT = ["x", "y" * 400]

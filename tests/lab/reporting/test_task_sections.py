@@ -15,7 +15,7 @@ from tiny_runs import QUICK, tiny_run
 from cl_graft import InputError
 from cl_graft.kinds import KINDS
 from cl_graft.lab.commands.report import _read_rows, report_command
-from cl_graft.lab.experiments.run_record import collect_numbers
+from cl_graft.lab.experiments.run_measurements import collect_numbers
 from cl_graft.lab.figures import svg
 from cl_graft.lab.reporting.report_data import read_report_data
 from cl_graft.lab.reporting.task_sections import (

@@ -17,7 +17,7 @@ from cl_graft.lab.results.run_results import (
     unpack_matrix,
     write_result,
 )
-from cl_graft.settings.run_folder import RESULTS
+from cl_graft.settings.run_files import RESULTS
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from cl_graft.errors import InputError
 from cl_graft.lab.experiments import folders
 from cl_graft.lab.experiments.comparison.compare import compare
 from cl_graft.lab.results.run_results import read_result
-from cl_graft.settings.run_folder import CHECKPOINTS
+from cl_graft.settings.run_files import CHECKPOINTS
 
 
 def test_every_cell_and_both_summaries_are_written(comparison, tiny_config):

@@ -30,7 +30,7 @@ from cl_graft.lab.experiments.engines import (
 )
 from cl_graft.runtime.progress import Step
 from cl_graft.runtime.signals import Stop, Stopped
-from cl_graft.settings.run_folder import CONFIG
+from cl_graft.settings.run_files import CONFIG
 from cl_graft.storage import OWNER
 
 

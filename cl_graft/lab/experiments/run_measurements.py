@@ -61,7 +61,7 @@ from cl_graft.training.learnable_task import Passes
 
 
 @dataclass
-class RunRecord:
+class RunMeasurements:
     """Measurements of a run in progress; fields as in `RunResult`."""
 
     strategy: str
@@ -98,7 +98,7 @@ class RunRecord:
         values = self.values()
         return {name: values[name] for name in ("bytes", "seconds", "seconds_saved", "passes")}
 
-    def resume(self, measured: Mapping[str, Any]) -> RunRecord:
+    def resume(self, measured: Mapping[str, Any]) -> RunMeasurements:
         """Return the record of a run that continues after what `collect` returned."""
         passes = {
             name: {phase: Passes(**rows) for phase, rows in phases.items()}
@@ -108,7 +108,7 @@ class RunRecord:
 
 
 def make_result(
-    record: RunRecord,
+    record: RunMeasurements,
     scores: StreamScores,
     bank: GraftBank | None,
     *,
@@ -290,7 +290,7 @@ def collect_curves(
     return {task: task_curves for task, task_curves in made.items() if task_curves != TaskCurves()}
 
 
-def draw_config(record: RunRecord, curves: OncePerStepTensorboardLogger) -> None:
+def draw_config(record: RunMeasurements, curves: OncePerStepTensorboardLogger) -> None:
     """Add the settings that decide the bits to the curves, as text."""
     settings = {part: values for part, values in record.config.items() if part != "output"}
     code = json.dumps(settings, indent=1).replace("\n", "\n    ")

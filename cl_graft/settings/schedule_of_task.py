@@ -79,11 +79,7 @@ def list_schedules(config: ExperimentConfig, task: TextTask) -> tuple[FineTuning
 
 
 def choose(
-    task: LearnableTask,
-    candidates: Sequence[FineTuning],
-    *,
-    seed: int,
-    context: RunContext = ALONE,
+    task: LearnableTask, candidates: Sequence[FineTuning], *, seed: int, context: RunContext = ALONE
 ) -> FineTuning:
     """Choose the schedule whose dense run scores best on dev; ties go to the earlier one."""
     if len(candidates) == 1:

@@ -1,4 +1,7 @@
-"""The check that a model is the base of a bank, made before anything is written into the model."""
+"""The check that a model has the weights of a bank's base, before anything is written into it.
+
+`banks/base_model_check.py` compares config and tokenizer, too, of a model that was loaded.
+"""
 
 from __future__ import annotations
 

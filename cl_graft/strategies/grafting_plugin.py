@@ -39,8 +39,8 @@ from cl_graft.strategies.experience_tasks import (
     warn_of_no_labels,
 )
 from cl_graft.strategies.heads import FirstValues, HeldHeads, load_head_, unwrap_model
-from cl_graft.strategies.loop.budgets import check_loss
 from cl_graft.strategies.loop.phase_reports import PhaseReports
+from cl_graft.strategies.loop.steps_and_rates import check_loss
 from cl_graft.strategies.strategy import Strategy
 from cl_graft.strategies.strategy_checks import (
     check_arguments,

@@ -17,7 +17,8 @@ from cl_graft.runtime.seeding import check_generators, derive, seed_generators
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.strategies.strategy import Strategy
 from cl_graft.training.examples import Examples
-from cl_graft.training.fine_tuning_settings import Decay, FineTuning, rate_share
+from cl_graft.training.fine_tuning_settings import FineTuning
+from cl_graft.training.rate_schedule import Decay, rate_share
 
 
 class StopAfter(SupervisedPlugin, supports_distributed=True):
