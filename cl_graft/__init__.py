@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from cl_graft.grafts.bank import GraftBank
     from cl_graft.grafts.graft import Graft, grafted
     from cl_graft.grafts.region import Region
+    from cl_graft.integrations.record_stream import record_stream
     from cl_graft.integrations.skill import localize_skill
     from cl_graft.integrations.trainer_callback import GraftCallback
     from cl_graft.lab.experiments.comparison.compare import compare
     from cl_graft.lab.experiments.run import run
-    from cl_graft.lab.experiments.stream_record import record_stream
     from cl_graft.localization.grafting_settings import GraftingSettings
     from cl_graft.localization.registry import register_localizer
     from cl_graft.metrics.task_score import register_metric
@@ -46,7 +46,7 @@ _HOMES = {
     "errors": ("BankError", "InputError"),
     "lab.experiments.comparison.compare": ("compare",),
     "lab.experiments.run": ("run",),
-    "lab.experiments.stream_record": ("record_stream",),
+    "integrations.record_stream": ("record_stream",),
     "grafts.bank": ("GraftBank",),
     "grafts.graft": ("Graft", "grafted"),
     "grafts.region": ("Region",),

@@ -28,7 +28,7 @@ from tiny_streams import Learner, learner, quick, vector_stream
 from torch import Tensor, nn
 
 from cl_graft import GraftBank
-from cl_graft.strategies.heads import find_head_paths
+from cl_graft.strategies.task_heads import find_head_paths
 
 DIFFERENT = ((0, 1), (2, 3), (4, 5))
 SAME = ((0, 1), (0, 1), (0, 1))

@@ -5,7 +5,7 @@ from typing import Any
 from cl_graft.data import TaskSettings
 from cl_graft.data.bad_rows import BadRows
 from cl_graft.data.columns import LabelledRows
-from cl_graft.data.presets import Preset
+from cl_graft.data.dataset_presets import Preset
 from cl_graft.data.readers import make_rows, read_files
 from cl_graft.data.text_files import Reading
 

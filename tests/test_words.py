@@ -64,7 +64,7 @@ EXCEPTIONS: dict[str, tuple[str, ...]] = {
 NO_NOUNS = {"found", "kept", "one", "own", "place"}
 FIELDS_OF_JSON = {
     "cl_graft/lab/experiments/installation.py: found",
-    "cl_graft/lab/experiments/memory_estimate.py: kept",
+    "cl_graft/lab/experiments/plan.py: kept",
 }
 
 # Functions that are no verbs.

@@ -39,8 +39,8 @@ from cl_graft.data import Prompt
 from cl_graft.grafts.bank import Entry
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.strategies import text_model
-from cl_graft.strategies.heads import find_head_paths, unwrap_model
 from cl_graft.strategies.stream_scores import StreamScores
+from cl_graft.strategies.task_heads import find_head_paths, unwrap_model
 
 TASKS = ("scope", "topic", "answered")
 MASKED_PROMPTS = {

@@ -24,9 +24,9 @@ from cl_graft.lab.experiments.localized_task import refuse_stream_settings
 from cl_graft.lab.experiments.run_setup import load_stream
 from cl_graft.localization import LocalizerInputs, Ranking, find_localizer
 from cl_graft.localization.grafting_settings import GraftingSettings
-from cl_graft.localization.parameter_kinds import biases
+from cl_graft.localization.inputs_of_task import RowCounter, localizer_inputs
+from cl_graft.localization.parameter_subsets import biases
 from cl_graft.localization.region_search import rank_task
-from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
 from cl_graft.models import TaskModel
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.run_context import ALONE, RunContext, cache_key

@@ -16,8 +16,8 @@ from operator import itemgetter
 from cl_graft.grafts.graft import gather, snapshot
 from cl_graft.grafts.region import Parameters, Region
 from cl_graft.localization import find_localizer
+from cl_graft.localization.inputs_of_task import RowCounter
 from cl_graft.localization.localizer_inputs import add_gradient_
-from cl_graft.localization.task_gradients import RowCounter
 from cl_graft.metrics.statistics import holm, mean_interval, paired_t_test
 from cl_graft.settings.schedule_of_task import train_candidates
 from cl_graft.training.dense_run import DenseRun

@@ -28,7 +28,7 @@ from torch.utils.data import TensorDataset
 
 from cl_graft.cli.output import to_plain
 from cl_graft.grafts.region import Layout, Region
-from cl_graft.lab.experiments.memory_estimate import make_plan
+from cl_graft.lab.experiments.plan import make_plan
 from cl_graft.localization import LocalizerInputs, localize
 from cl_graft.models import TaskModel, graftable_parameters, linear_head
 from cl_graft.models.heads import LabelStrings

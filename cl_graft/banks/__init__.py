@@ -1,1 +1,1 @@
-"""The use of a saved bank: open, predict, add, forget, verify, inspect and measure it."""
+"""The use of a saved bank: open it, predict, add, forget, verify and inspect."""

@@ -13,7 +13,7 @@ from cl_graft.errors import WrongBase, WrongTokenizer
 from cl_graft.grafts.bank import Entry, GraftBank
 from cl_graft.grafts.region import Layout
 from cl_graft.models import Loaded, check_head, graftable_parameters, load_head
-from cl_graft.models.config_settings import describe_other_settings
+from cl_graft.models.answering_config import describe_other_settings
 from cl_graft.settings.bank_metadata import BaseHashes, base_hashes
 from cl_graft.storage.files import report_damage
 from cl_graft.storage.serialization import check_layout

@@ -1,6 +1,8 @@
-"""The command line `cl-graft`: one module a command.
+"""The program `cl-graft` (`app`), and its commands on a saved bank: `predict`, `add`, `forget`, ….
 
-Commands import what they need when they run, so that ``--help`` is quick.
+`exchange` has `export` and `import`. The commands of experiments, such as `run` and `doctor`, are
+in `cl_graft.lab.commands`. Commands import what they need when they run, so that ``--help`` is
+quick.
 """
 
 __all__ = ["main"]

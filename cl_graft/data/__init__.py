@@ -3,9 +3,9 @@
 Nothing here imports transformers or datasets before a function needs them.
 """
 
+from cl_graft.data.dataset_presets import BUILT_IN, PRESETS, Preset
 from cl_graft.data.few_shot import few_shot
 from cl_graft.data.load import load_task
-from cl_graft.data.presets import BUILT_IN, PRESETS, Preset
 from cl_graft.data.streams import STREAMS, Stream, register_stream
 from cl_graft.data.task_settings import TaskSettings
 from cl_graft.kinds import (

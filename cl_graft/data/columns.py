@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from cl_graft.data.bad_rows import BadRows
+from cl_graft.data.dataset_presets import Preset
 from cl_graft.data.labels import (
     NUMBER,
     collect_class_names,
@@ -22,7 +23,6 @@ from cl_graft.data.labels import (
     read_labels,
     whole_number,
 )
-from cl_graft.data.presets import Preset
 from cl_graft.data.record_files import Columns, Record, RecordFile
 from cl_graft.data.text_files import find_fault
 from cl_graft.errors import InputError, join_names, nearest

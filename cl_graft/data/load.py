@@ -1,4 +1,6 @@
-"""Loading a task by its name: presets, own files and folders, built-in tasks, the hub.
+"""From the name of a task and its settings to a `TextTask`: rows, splits, sample, kind, prompts.
+
+The name is a preset, a file or folder, a built-in task, or a data set of the hub:
 
 load_task("qnli", data=Path("data"), shots=512)      # the preset, from data/qnli
 load_task("reviews.csv", label="stars")              # a file of one's own
@@ -10,18 +12,18 @@ load_task("reviews", data={"train": df, "test": rows})   # tables that a program
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cl_graft.data.audit import audit, describe_findings
 from cl_graft.data.bad_rows import BadRows
 from cl_graft.data.columns import LabelledRows
+from cl_graft.data.dataset_presets import PRESETS, Preset
 from cl_graft.data.few_shot import HELD_OUT, few_shot, hold_out_test, name_missing, name_single
 from cl_graft.data.kind_rows import find_fields
-from cl_graft.data.presets import PRESETS, Preset
 from cl_graft.data.readers import DataFiles, Tables, make_rows, read_files
 from cl_graft.data.task_place import BUILT_IN_PREFIX, TaskPlace, find_place
 from cl_graft.data.task_settings import TaskSettings
@@ -265,54 +267,3 @@ def _three_splits(
     train, test = hold_out_test(train, data_seed=data_seed, label_names=classes)
     what = "each class's rows" if classes else "all rows"
     return train, None, test, f"80/20 of {what}, by data seed {data_seed}"
-
-
-def audit(task: TextTask) -> dict[str, int]:
-    """Count suspicious rows of a task."""
-    answers: dict[tuple[Any, ...], set[str]] = {}
-    for row in task.train:
-        answers.setdefault(row.inputs, set()).add(str(row.content))
-    seen = {*answers, *(row.inputs for row in task.dev)}
-    one_answer = task.own_kind.one_label
-    return {
-        "train_test_overlap": sum(row.inputs in seen for row in task.test),
-        "train_dev_overlap": sum(row.inputs in answers for row in task.dev),
-        "duplicates": len(task.train) - sum(map(len, answers.values())),
-        "conflicts": sum(one_answer and len(answers[row.inputs]) > 1 for row in task.train),
-    }
-
-
-def find_shared_rows(tasks: Sequence[TextTask]) -> list[tuple[str, ...]]:
-    """Name the other tasks of a stream in whose train or dev the test rows of each task stand."""
-    learned: dict[tuple[Any, ...], set[int]] = {}
-    for number, task in enumerate(tasks):
-        for row in (*task.train, *task.dev):
-            learned.setdefault(row.inputs, set()).add(number)
-    notes: list[tuple[str, ...]] = []
-    for number, task in enumerate(tasks):
-        counts = Counter(
-            other for row in task.test for other in learned.get(row.inputs, ()) if other != number
-        )
-        notes.append(
-            tuple(
-                f"{count:,} of its {len(task.test):,} test rows also stand in train or dev of "
-                f"{tasks[other].name}"
-                for other, count in sorted(counts.items())
-            )
-        )
-    return notes
-
-
-def describe_findings(task: TextTask, counts: Mapping[str, int]) -> list[str]:
-    """Say in a sentence each what `audit` counted, where it is anything."""
-    train, dev, test = len(task.train), len(task.dev), len(task.test)
-    said = {
-        "train_test_overlap": f"of {test:,} test rows also stand in train or dev; its scores will "
-        "look better than they are",
-        "train_dev_overlap": f"of {dev:,} dev rows also stand in train; what is chosen on dev fits "
-        "train too well",
-        "duplicates": f"of {train:,} training rows repeat an earlier one",
-        "conflicts": f"of {train:,} training rows have texts that also stand in train with another "
-        "label",
-    }
-    return [f"{counts[name]:,} {sentence}" for name, sentence in said.items() if counts[name]]

@@ -1,4 +1,4 @@
-"""The readers of labelled rows: from a path or a hub name to the rows of every split.
+"""The rows of every split of a data set: which files or tables hold them, and what they mean.
 
 Read are one file, a folder of train / dev / test files (and a `meta.json` that declares
 `label_names` and the `positive` one), a data set saved or of the hub, and tables of a program.
@@ -13,6 +13,7 @@ from typing import Any
 
 from cl_graft.data.bad_rows import BadRows
 from cl_graft.data.columns import LabelledRows, to_rows
+from cl_graft.data.dataset_presets import Preset
 from cl_graft.data.hub_datasets import is_saved_dataset, load_hub_dataset, load_saved_dataset
 from cl_graft.data.kind_rows import (
     choose_kind,
@@ -22,7 +23,6 @@ from cl_graft.data.kind_rows import (
     lacks_columns,
     read_kind_rows,
 )
-from cl_graft.data.presets import Preset
 from cl_graft.data.record_files import (
     SUFFIXES,
     Columns,

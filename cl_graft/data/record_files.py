@@ -1,4 +1,4 @@
-"""The readers of files of records: JSON, csv, tsv and parquet, each record with its origin.
+"""The records of one file: JSON, csv, tsv or parquet is parsed, each record with its origin.
 
 Of parquet files, and data sets of the datasets library, columns of single values are read, and of
 lists and records whose names a kind of tasks has, batch by batch; class ids in a list, such as

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from cl_graft.data.presets import BUILT_IN
+from cl_graft.data.dataset_presets import BUILT_IN
 from cl_graft.data.yaml_files import read_yaml_file
 from cl_graft.errors import InputError, nearest
 from cl_graft.runtime.registry import Registry

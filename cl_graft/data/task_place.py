@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from unicodedata import normalize
 
-from cl_graft.data.presets import BUILT_IN, PRESETS
+from cl_graft.data.dataset_presets import BUILT_IN, PRESETS
 from cl_graft.data.readers import Tables, has_rows
 from cl_graft.data.record_files import SUFFIXES, explain_unread_kind, strip_suffix
 from cl_graft.data.streams import STREAMS

@@ -32,7 +32,7 @@ from cl_graft.grafts.bank import Entry
 from cl_graft.kinds import find_kind
 from cl_graft.kinds.multi_label import LabelsHead
 from cl_graft.models import Loaded, TaskModel, graftable_parameters, load_head, load_model
-from cl_graft.models.config_settings import config_settings, describe_other_settings
+from cl_graft.models.answering_config import config_settings, describe_other_settings
 from cl_graft.models.heads import ACTIVATIONS, PooledHead
 from cl_graft.models.quiet import quiet
 from cl_graft.runtime.seeding import generator

@@ -18,10 +18,10 @@ from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization.grafting_settings import GraftingSettings
+from cl_graft.localization.inputs_of_task import RowCounter, localizer_inputs
 from cl_graft.localization.ranking import Ranking, localize
 from cl_graft.localization.reach import Reach, find_reach
 from cl_graft.localization.registry import Localizer, find_localizer
-from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
 from cl_graft.runtime.error_context import in_phase
 from cl_graft.runtime.run_context import ALONE, NO_CACHE, RunContext, cache_key
 from cl_graft.runtime.seeding import derive

@@ -13,7 +13,7 @@ from cl_graft.grafts.region import Parameters, Region
 from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.runtime.registry import Registry
 
-_FILES = ("learned_mask", "paper_mask", "movement", "gradients", "gates", "parameter_kinds")
+_FILES = ("learned_mask", "paper_mask", "movement", "gradient_scores", "gates", "parameter_subsets")
 """Files of this folder that register localizers, in the order in which tables show them."""
 
 

@@ -1,4 +1,4 @@
-"""Scores of tagging and of extractive question answering.
+"""Metrics of tagging (spans, intents) and of extracted or short answers (F1, exact match).
 
 Tags are numbered so that scores need no names: 0 is O, 2 t + 1 is B of type t, 2 t + 2 is I of it.
 The first token of a row has no tag; where rows have an intent, it has that in place of one.

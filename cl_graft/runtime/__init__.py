@@ -1,1 +1,4 @@
-"""Foundations: seeds, cache and checkpoint protocols, signals, compatibility shims."""
+"""Foundations that know nothing of tasks: seeds, settings, registries, devices, threads, signals.
+
+Also batches, progress, escaping, and the protocols of cache and checkpoints.
+"""

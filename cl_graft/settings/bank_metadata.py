@@ -19,7 +19,7 @@ from cl_graft.errors import InputError
 from cl_graft.grafts.bank import BaseIdentity
 from cl_graft.grafts.hashing import file_sha256, fingerprint_weights, model_sha256
 from cl_graft.models import Loaded, load_model
-from cl_graft.models.config_settings import Setting, config_settings
+from cl_graft.models.answering_config import Setting, config_settings
 from cl_graft.models.load import NAMED_MODELS
 from cl_graft.settings import ExperimentConfig, config_from, merge_configs, to_dotted, to_nested
 from cl_graft.settings.parts import ModelSettings

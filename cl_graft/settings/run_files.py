@@ -1,4 +1,4 @@
-"""The folder of a run, as far as a bank needs it: its config, its results, and its lock."""
+"""The files of a run, as far as a bank needs them: its config, its results, and its lock."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import cast
 
 from cl_graft.data import TextTask, load_task, number_classes, share_labels
+from cl_graft.data.audit import find_shared_rows
 from cl_graft.data.encoded_task import encode_task
-from cl_graft.data.load import find_shared_rows
 from cl_graft.data.streams import find_stream
 from cl_graft.data.task_place import find_place
 from cl_graft.errors import InputError, nearest

@@ -4,7 +4,7 @@ from cl_graft.strategies.benchmark import MultiTaskText, text_model
 from cl_graft.strategies.grafting_continual import GraftingContinual
 from cl_graft.strategies.grafting_plugin import GraftingPlugin
 from cl_graft.strategies.loop.best_step import KeepBest
-from cl_graft.strategies.loop.precision import MicroBatches, ScaleLoss
+from cl_graft.strategies.loop.micro_batches import MicroBatches, ScaleLoss
 from cl_graft.strategies.loop.steps_and_rates import (
     ClipGradient,
     RateSchedule,

@@ -14,9 +14,9 @@ from cl_graft.grafts.bank import BaseIdentity, GraftBank
 from cl_graft.grafts.base_weights_check import identify
 from cl_graft.grafts.region import Layout
 from cl_graft.inference.task_switch import Switch, put_back_
-from cl_graft.models.config_settings import describe_other_settings
+from cl_graft.models.answering_config import describe_other_settings
 from cl_graft.storage.serialization import check_fingerprint, check_layout
-from cl_graft.strategies.heads import find_graftable, find_head_paths, open_heads_
+from cl_graft.strategies.task_heads import find_graftable, find_head_paths, open_heads_
 
 Keep = Callable[[str], bool]
 """Function of a parameter's name that returns whether regions may contain the parameter."""

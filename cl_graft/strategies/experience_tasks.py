@@ -30,7 +30,8 @@ from cl_graft.models import TaskModel
 from cl_graft.models.heads import TokenHead
 from cl_graft.models.text_generation import TextHead
 from cl_graft.runtime.seeding import derive, save_generators
-from cl_graft.strategies.heads import (
+from cl_graft.strategies.strategy import Strategy
+from cl_graft.strategies.task_heads import (
     Head,
     find_graftable,
     find_head_paths,
@@ -38,7 +39,6 @@ from cl_graft.strategies.heads import (
     has_task_heads,
     unwrap_model,
 )
-from cl_graft.strategies.strategy import Strategy
 from cl_graft.training.examples import Examples, compute_logits
 from cl_graft.training.learnable_task import LearnableTask
 

@@ -38,7 +38,6 @@ from cl_graft.strategies.experience_tasks import (
     is_same_experience,
     warn_of_no_labels,
 )
-from cl_graft.strategies.heads import FirstValues, HeldHeads, load_head_, unwrap_model
 from cl_graft.strategies.loop.phase_reports import PhaseReports
 from cl_graft.strategies.loop.steps_and_rates import check_loss
 from cl_graft.strategies.strategy import Strategy
@@ -50,6 +49,7 @@ from cl_graft.strategies.strategy_checks import (
     check_plugins,
     check_rows,
 )
+from cl_graft.strategies.task_heads import FirstValues, HeldHeads, load_head_, unwrap_model
 from cl_graft.strategies.task_training import TaskMetadata, TaskTraining
 from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.learnable_task import LearnableTask, Passes

@@ -1,4 +1,4 @@
-"""The part of an Avalanche strategy that the hooks of plugins read and write."""
+"""A typing protocol of Avalanche's strategies: what the hooks of plugins read and write."""
 
 from __future__ import annotations
 

@@ -31,10 +31,10 @@ from cl_graft.grafts.bank import BaseIdentity, GraftBank
 from cl_graft.localization.grafting_settings import GraftingSettings, region_rate
 from cl_graft.models import TaskModel
 from cl_graft.strategies.experience_tasks import TaskLabels
-from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.strategies.loop.steps_and_rates import RegionRate
 from cl_graft.strategies.strategy import Strategy
+from cl_graft.strategies.task_heads import unwrap_model
 from cl_graft.training.precision import warn_of_float16
 
 logger = logging.getLogger(__name__)

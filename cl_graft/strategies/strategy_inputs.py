@@ -22,7 +22,7 @@ from cl_graft.runtime.run_context import Cache, PhaseProgress
 from cl_graft.strategies.bank_on_model import identify_model
 from cl_graft.strategies.benchmark import MultiTaskText, TextStream
 from cl_graft.strategies.loop.best_step import KeepBest
-from cl_graft.strategies.loop.precision import MicroBatches, ScaleLoss
+from cl_graft.strategies.loop.micro_batches import MicroBatches, ScaleLoss
 from cl_graft.strategies.loop.resuming import Resuming
 from cl_graft.strategies.loop.steps_and_rates import ClipGradient, SeededLoop, StopDiverged
 from cl_graft.strategies.loop.text_batches import TextBatches

@@ -28,9 +28,9 @@ from cl_graft.runtime.run_context import Measure
 from cl_graft.runtime.seeding import check_generators, derive, save_generators, seed_generators
 from cl_graft.runtime.tensor_names import parameters_by_name, tensors_by_name
 from cl_graft.storage.metadata_schema import check_metadata
-from cl_graft.strategies.heads import HeldHeads, copy_head_state, find_head_paths
 from cl_graft.strategies.strategy import Strategy
 from cl_graft.strategies.strategy_checks import check_rate
+from cl_graft.strategies.task_heads import HeldHeads, copy_head_state, find_head_paths
 from cl_graft.training.fine_tuning import beats
 from cl_graft.training.learnable_task import LearnableTask, Passes
 from cl_graft.training.linear_probe import count_fit_passes, fit_head

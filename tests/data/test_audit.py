@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from cl_graft.data.load import audit, describe_findings, find_shared_rows
+from cl_graft.data.audit import audit, describe_findings, find_shared_rows
 from cl_graft.kinds import Row, TextTask
 from cl_graft.kinds.messages import Message
 from cl_graft.kinds.text2text import AnswerRow

@@ -8,7 +8,7 @@ from torch import nn
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.region import Layout, Region
-from cl_graft.lab.experiments.memory_estimate import MemoryTracker
+from cl_graft.lab.experiments.plan import MemoryTracker
 from cl_graft.models import TaskModel, graftable_parameters, load_model, make_head
 from cl_graft.training.region_parameters import RegionParameters
 from cl_graft.training.train_mode import without_dropout

@@ -11,7 +11,7 @@ from cl_graft.grafts.graft import snapshot
 from cl_graft.grafts.region import Region
 from cl_graft.localization import LOCALIZERS, localize
 from cl_graft.localization.gates import diff_pruning, diff_pruning_sam
-from cl_graft.localization.gradients import child_pruning, fish, sam
+from cl_graft.localization.gradient_scores import child_pruning, fish, sam
 from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.runtime.seeding import derive, generator
 

@@ -13,9 +13,9 @@ from torch.nn import functional as F
 
 from cl_graft.grafts.graft import snapshot
 from cl_graft.localization import LOCALIZERS
+from cl_graft.localization.inputs_of_task import RowCounter, localizer_inputs
 from cl_graft.localization.localizer_inputs import drawn_loss
 from cl_graft.localization.region_search import find_region
-from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
 from cl_graft.runtime.seeding import generator
 from cl_graft.settings import load_config
 from cl_graft.storage.cache_folder import DirectoryCache

@@ -16,7 +16,7 @@ from cl_graft.grafts.graft import gather, grafted, snapshot
 from cl_graft.grafts.region import Region
 from cl_graft.grafts.selection import top_k
 from cl_graft.localization import LOCALIZERS, LocalizerInputs, find_localizer, localize, rank
-from cl_graft.localization.gradients import fisher
+from cl_graft.localization.gradient_scores import fisher
 from cl_graft.localization.learned_mask import learned_mask
 from cl_graft.localization.movement import averaged_gain
 from cl_graft.localization.paper_mask import paper_mask, round_gates

@@ -14,7 +14,7 @@ from cl_graft.grafts.region import Layout, Region
 from cl_graft.grafts.selection import top_k
 from cl_graft.localization import localize
 from cl_graft.localization.localizer_inputs import LocalizerInputs
-from cl_graft.localization.parameter_kinds import biases, layer_norms
+from cl_graft.localization.parameter_subsets import biases, layer_norms
 from cl_graft.localization.ranking import rank_by_tensor
 from cl_graft.runtime.seeding import generator
 

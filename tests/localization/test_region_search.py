@@ -13,7 +13,7 @@ from cl_graft.grafts.graft import snapshot
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization import LOCALIZERS, region_search
 from cl_graft.localization.grafting_settings import GraftingSettings
-from cl_graft.localization.parameter_kinds import biases
+from cl_graft.localization.parameter_subsets import biases
 from cl_graft.localization.region_search import find_region
 from cl_graft.runtime.run_context import RunContext
 from cl_graft.training.learnable_task import Passes, total_passes

@@ -12,8 +12,8 @@ from cl_graft.grafts.graft import snapshot
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.grafts.selection import top_k
 from cl_graft.localization import LOCALIZERS, LocalizerInputs, localize
-from cl_graft.localization.gradients import talos
-from cl_graft.localization.parameter_kinds import lift, weight_matrices
+from cl_graft.localization.gradient_scores import talos
+from cl_graft.localization.parameter_subsets import lift, weight_matrices
 from cl_graft.runtime.seeding import generator
 
 

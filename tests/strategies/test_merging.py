@@ -6,12 +6,12 @@ from slow_cases import slow_but
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.graft import extract, find_parameters
-from cl_graft.grafts.merging import merge_grafts, standalone_grafts
+from cl_graft.grafts.merge_rules import merge_grafts, standalone_grafts
 from cl_graft.lab.baselines.merging import MergingPlugin
 from cl_graft.storage import load_bank
 from cl_graft.strategies import find_plugin
-from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.registry import STRATEGIES
+from cl_graft.strategies.task_heads import unwrap_model
 
 MERGED = [name for name, row in STRATEGIES.items() if row.family == "merging"]
 STANDALONE = {"keep_standalone": True, "avoid_owned": False}

@@ -25,12 +25,12 @@ from cl_graft.runtime.tensor_names import parameters_by_name
 from cl_graft.strategies import StrategyInputs, count_bytes, find_plugin, register_strategy, setting
 from cl_graft.strategies.experience_tasks import ExperienceTasks
 from cl_graft.strategies.grafting_methods import GRAFTING_PAPER
-from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.strategies.loop.phase_reports import publish
 from cl_graft.strategies.loop.text_batches import shuffle_batches
 from cl_graft.strategies.method import PICKED_BY_LABEL
 from cl_graft.strategies.strategy import Strategy
+from cl_graft.strategies.task_heads import unwrap_model
 from cl_graft.training.dense_run import fine_tune_task
 from cl_graft.training.examples import Examples
 from cl_graft.training.learnable_task import LearnableTask, Passes

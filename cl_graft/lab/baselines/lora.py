@@ -24,9 +24,9 @@ from cl_graft.localization.modules import find_feed_forward
 from cl_graft.models import TaskModel, graftable_parameters
 from cl_graft.runtime.seeding import derive, seeded
 from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
-from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape
 from cl_graft.strategies.strategy import Strategy
+from cl_graft.strategies.task_heads import unwrap_model
 from cl_graft.training.coordinate_gradient import count_features, is_conv1d
 
 LORA_PAPER = "Hu et al., 2022, https://arxiv.org/abs/2106.09685; LoRA by peft"

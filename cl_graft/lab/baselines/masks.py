@@ -31,10 +31,10 @@ from cl_graft.strategies import (
     register_strategy,
     setting,
 )
-from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape
 from cl_graft.strategies.strategy import Strategy
+from cl_graft.strategies.task_heads import unwrap_model
 
 _FREE = 0
 _MOST = 255

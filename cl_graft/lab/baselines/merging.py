@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from cl_graft.errors import InputError
 from cl_graft.grafts.bank import Entry, GraftBank
 from cl_graft.grafts.graft import Graft, copy_, extract, find_parameters, gather, write_
-from cl_graft.grafts.merging import MERGES, merge_grafts
+from cl_graft.grafts.merge_rules import MERGES, merge_grafts
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.lab.baselines.bounds import LearnsAside
 from cl_graft.localization import find_localizer
@@ -27,9 +27,9 @@ from cl_graft.localization.region_search import find_region
 from cl_graft.runtime.run_context import RunContext
 from cl_graft.storage.elias_fano import packed_size
 from cl_graft.strategies import StrategyInputs, count_bytes, find_plugin, register_strategy, setting
-from cl_graft.strategies.heads import copy_head_state, unwrap_model
 from cl_graft.strategies.method import HEAD_PER_TASK, StreamShape
 from cl_graft.strategies.strategy import Strategy
+from cl_graft.strategies.task_heads import copy_head_state, unwrap_model
 
 
 class MergingPlugin(LearnsAside, supports_distributed=False):

@@ -30,9 +30,9 @@ from cl_graft.strategies import (
     register_strategy,
     setting,
 )
-from cl_graft.strategies.heads import find_heads, unwrap_model
 from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape
 from cl_graft.strategies.strategy import Strategy
+from cl_graft.strategies.task_heads import find_heads, unwrap_model
 
 Choose = Callable[[nn.Module], Mapping[str, nn.Parameter]]
 """Takes a `TaskModel`; returns parameters of it by their full names."""

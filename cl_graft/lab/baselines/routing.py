@@ -32,9 +32,9 @@ from cl_graft.strategies.grafting_methods import (
     make_grafting_plugin,
 )
 from cl_graft.strategies.grafting_plugin import GraftingPlugin
-from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.loop.steps_and_rates import ClipGradient
 from cl_graft.strategies.method import HEAD_PER_TASK, StreamShape
+from cl_graft.strategies.task_heads import unwrap_model
 from cl_graft.training.examples import Examples
 from cl_graft.training.learnable_task import Passes
 

@@ -10,7 +10,7 @@ from cl_graft.cli.options import AsJson, Chosen, Quiet, Sets, argument, option, 
 from cl_graft.cli.output import Output, make_table, redirect_prints
 
 if TYPE_CHECKING:
-    from cl_graft.lab.experiments.memory_estimate import Plan
+    from cl_graft.lab.experiments.plan import Plan
     from cl_graft.settings import ExperimentConfig
 
 
@@ -49,7 +49,7 @@ def plan_command(
 
       cl-graft plan meta-llama/Llama-3.1-70B --family causal_lm --dtype bfloat16
     """
-    from cl_graft.lab.experiments.memory_estimate import make_plan
+    from cl_graft.lab.experiments.plan import make_plan
     from cl_graft.runtime.byte_sizes import parse_bytes
     from cl_graft.settings import load_config
 

@@ -1,4 +1,4 @@
-"""Experiments: from a config to a folder of results, and back from a folder to a model.
+"""Experiments: a config is run, alone or in a comparison, planned, resumed and stored in folders.
 
-Import from the modules: `config`, `run`, `compare`, `rebuild`, …; nothing is loaded here.
+Import from the modules: `run`, `comparison`, `plan`, `folders`, …; nothing is loaded here.
 """

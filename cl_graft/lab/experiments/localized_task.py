@@ -36,7 +36,7 @@ from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.files import replace_file
 from cl_graft.strategies import text_model
 from cl_graft.strategies.experience_tasks import make_stream_task
-from cl_graft.strategies.heads import copy_head_state
+from cl_graft.strategies.task_heads import copy_head_state
 from cl_graft.training.dense_run import DenseRun, fine_tune_task
 from cl_graft.training.graft_retraining import train_region
 

@@ -36,7 +36,7 @@ from cl_graft.lab.experiments.run_measurements import (
 )
 from cl_graft.lab.experiments.run_setup import Setup, evaluates_unseen_tasks, set_up
 from cl_graft.lab.results.run_results import RunResult, command
-from cl_graft.models.config_settings import describe_other_settings
+from cl_graft.models.answering_config import describe_other_settings
 from cl_graft.runtime.checkpoints import NoCheckpoints, State
 from cl_graft.runtime.devices import explain_slow_precision, pick_device
 from cl_graft.runtime.error_context import in_phase, in_task

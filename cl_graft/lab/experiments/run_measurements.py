@@ -1,4 +1,4 @@
-"""The record of a run: what it measures, and the results, files and curves made of it."""
+"""What a run measures: the numbers of its tasks, and the results, files and curves made of them."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ from cl_graft.models import TaskModel, graftable_parameters
 from cl_graft.storage.bank_folder import count_entry_bytes, read_index
 from cl_graft.storage.files import replace_file
 from cl_graft.strategies import count_bytes
-from cl_graft.strategies.heads import copy_head_state, unwrap_model
 from cl_graft.strategies.method import Method
 from cl_graft.strategies.stream_scores import StreamScores
+from cl_graft.strategies.task_heads import copy_head_state, unwrap_model
 from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger
 from cl_graft.training.learnable_task import Passes
 

@@ -14,7 +14,7 @@ from cl_graft.errors import DivergedError, InputError, OutOfMemory, first_line, 
 from cl_graft.grafts.bank import BaseIdentity
 from cl_graft.grafts.model_state import preserve_modes
 from cl_graft.kinds.text_task import make_task_head
-from cl_graft.lab.experiments.memory_estimate import make_fake_model
+from cl_graft.lab.experiments.plan import make_fake_model
 from cl_graft.lab.experiments.run_measurements import RunMeasurements
 from cl_graft.lab.results.run_results import machine
 from cl_graft.localization import find_localizer

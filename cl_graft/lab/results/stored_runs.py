@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cl_graft.errors import InputError
 from cl_graft.lab.results.run_results import RunResult, read_result
-from cl_graft.models.config_settings import describe_other_settings
+from cl_graft.models.answering_config import describe_other_settings
 from cl_graft.settings.run_files import BANK, RESULTS
 from cl_graft.storage.bank_folder import INDEX
 

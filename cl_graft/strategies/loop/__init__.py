@@ -1,1 +1,1 @@
-"""Plugins for any strategy's training loop: batches, budgets, precision, resuming."""
+"""Plugins for any strategy's training loop: steps, rates, batches, precision, reports, resuming."""

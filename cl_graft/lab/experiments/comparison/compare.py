@@ -25,7 +25,7 @@ from cl_graft.kinds.text_task import make_task_head
 from cl_graft.lab.experiments import folders
 from cl_graft.lab.experiments.comparison.sweep import SingleComparison, draw_orders, expand_sweep
 from cl_graft.lab.experiments.comparison.tuning import Tuning, stored_tuning, tune, with_values
-from cl_graft.lab.experiments.memory_estimate import entry_bytes
+from cl_graft.lab.experiments.plan import entry_bytes
 from cl_graft.lab.experiments.run import run
 from cl_graft.lab.experiments.run_setup import (
     check_strategies,
@@ -45,7 +45,7 @@ from cl_graft.lab.results.comparison import (
 from cl_graft.lab.results.run_results import RunResult, command
 from cl_graft.localization import find_localizer
 from cl_graft.models import Loaded, graftable_parameters
-from cl_graft.models.config_settings import describe_other_settings
+from cl_graft.models.answering_config import describe_other_settings
 from cl_graft.runtime.byte_sizes import largest_within
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.progress import Progress, Step, rename_steps, silent

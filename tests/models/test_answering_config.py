@@ -20,7 +20,7 @@ from cl_graft.banks.open_bank import open_bank
 from cl_graft.banks.verify import verify
 from cl_graft.errors import WrongBase
 from cl_graft.models import load_model
-from cl_graft.models.config_settings import config_settings, describe_other_settings
+from cl_graft.models.answering_config import config_settings, describe_other_settings
 
 
 @pytest.fixture

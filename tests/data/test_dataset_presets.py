@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from cl_graft.data.dataset_presets import PRESETS
 from cl_graft.data.load import load_task
-from cl_graft.data.presets import PRESETS
 from cl_graft.metrics import METRICS
 
 # The grafting paper's table 2 and the SAM paper's table 1.

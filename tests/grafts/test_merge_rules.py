@@ -6,7 +6,7 @@ from torch import nn
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.graft import Graft, extract, write_
-from cl_graft.grafts.merging import MERGES, TaskVectors, dare, merge_grafts
+from cl_graft.grafts.merge_rules import MERGES, TaskVectors, dare, merge_grafts
 from cl_graft.grafts.region import Layout, Region
 
 SETTINGS = {

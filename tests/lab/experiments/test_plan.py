@@ -18,8 +18,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.region import Layout, Region
-from cl_graft.lab.experiments import memory_estimate as plan_module
-from cl_graft.lab.experiments.memory_estimate import (
+from cl_graft.lab.experiments import plan as plan_module
+from cl_graft.lab.experiments.plan import (
     FakeModel,
     MemoryTracker,
     make_fake_model,

@@ -1,4 +1,4 @@
-"""A task's losses, gradients and scores, as the inputs of a localizer."""
+"""The inputs that a localizer gets of a task: its losses, gradients and scores."""
 
 from __future__ import annotations
 

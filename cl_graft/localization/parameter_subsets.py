@@ -1,4 +1,4 @@
-"""Localizers that may choose parameters of one kind only: biases, norms, weight matrices.
+"""Localizers within a subset of the parameters: biases, norms, weight matrices (SNIP, LIFT), units.
 
 A budget above the number of such coordinates is reduced to it. A unit of a feed-forward part is a
 column of its output matrix with the coupled rows of the matrices before it, as in S2FT (Yang et
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.region import Parameters
-from cl_graft.localization.gradients import base_gradient
+from cl_graft.localization.gradient_scores import base_gradient
 from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.localization.modules import FeedForward, find_feed_forward
 from cl_graft.localization.ranking import rank

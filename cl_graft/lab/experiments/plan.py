@@ -30,9 +30,9 @@ from cl_graft.grafts.region import Layout, Region
 from cl_graft.kinds.text2text import Text2Text
 from cl_graft.localization import find_localizer
 from cl_graft.localization.grafting_settings import GraftingSettings
+from cl_graft.localization.inputs_of_task import RowCounter, localizer_inputs
 from cl_graft.localization.localizer_inputs import add_gradient_
 from cl_graft.localization.reach import find_reach
-from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
 from cl_graft.metrics import task_loss
 from cl_graft.models import TaskModel, graftable_parameters, longest_row
 from cl_graft.models.heads import LabelStrings, LabelWords
