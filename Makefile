@@ -7,7 +7,7 @@ STAMP := .venv/installed
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 # What `make oldest` and `make newest` run: all that meets torch, transformers, datasets and Avalanche.
-MEETING_LIBRARIES ?= tests/models tests/storage tests/data tests/metrics tests/integration tests/lab/experiments tests/cli tests/lab/reporting
+MEETING_LIBRARIES ?= tests/models tests/storage tests/data tests/metrics tests/end_to_end tests/lab/experiments tests/cli tests/lab/reporting
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test test-slow golden lint docs torture smollm2 mpnet bench-table4 bench-speed bench-stream bench-frontier bench-localizers bench-sub-skills bench-kinds bench-generation bench-kind-streams bench-related bench-long15 bench-routers bench-baselines bench-matched results notebooks oldest newest release-check clean

@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scales import (
+from common import (
     SHOTS_128,
     SMOKE,
     choose_seeds,

@@ -21,8 +21,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from common import SMOKE, describe_run, make_config, make_parser, parse_options, write_results
 from localizer_runs import Bench
-from scales import SMOKE, describe_run, make_config, make_parser, parse_options, write_results
 
 from cl_graft.settings import ExperimentConfig
 from cl_graft.storage.cache_folder import DirectoryCache

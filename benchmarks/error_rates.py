@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 from null_hypotheses import CHECKS, Rate, measure
-from papers.measures import stability
+from papers.paper_metrics import stability
 
 from cl_graft.lab.results.run_results import machine
 from cl_graft.settings.run_files import versions

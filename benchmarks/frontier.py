@@ -26,10 +26,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from localizer_runs import Bench
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from scales import (
+from common import (
     SMOKE,
     choose_seeds,
     describe_run,
@@ -38,6 +35,9 @@ from scales import (
     parse_options,
     write_results,
 )
+from localizer_runs import Bench
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 from cl_graft.lab.results.strategy_statistics import Spread
 from cl_graft.lab.results.tables import spread_text

@@ -32,7 +32,7 @@ from statistics import fmean
 from typing import Any, TypeAlias
 
 from baselines import score_on_dev
-from scales import (
+from common import (
     choose_seeds,
     describe_run,
     make_config,

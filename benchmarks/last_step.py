@@ -26,7 +26,7 @@ from statistics import mean
 from typing import Any
 
 import torch
-from scales import (
+from common import (
     SMOKE,
     choose_seeds,
     describe_run,

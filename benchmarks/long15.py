@@ -27,7 +27,7 @@ from statistics import fmean
 from typing import Any
 
 from baselines import shared_rate
-from scales import (
+from common import (
     choose_seeds,
     describe_run,
     make_config,

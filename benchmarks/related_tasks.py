@@ -26,8 +26,7 @@ from statistics import fmean
 from typing import Any
 
 from baselines import shared_rate
-from kind_streams import make_runs
-from scales import (
+from common import (
     choose_seeds,
     describe_run,
     make_config,
@@ -37,6 +36,7 @@ from scales import (
     summarize_seeds,
     write_results,
 )
+from kind_streams import make_runs
 
 from cl_graft.lab.experiments.comparison.compare import Engine
 from cl_graft.lab.experiments.comparison.tuning import tune

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
-from scales import (
+from common import (
     SHOTS_128,
     SMOKE,
     choose_seeds,

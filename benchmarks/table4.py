@@ -23,7 +23,7 @@ import json
 from typing import Any
 
 from baselines import shared_rate
-from scales import (
+from common import (
     format_command,
     hide_paths,
     make_config,

@@ -3,8 +3,8 @@
 They are no part of the installed package: `python benchmarks/paper_experiment.py` runs them.
 """
 
+from papers.experiments import EXPERIMENTS, SCALES, Experiment, find_experiment
 from papers.run import Outcome, experiment_config, run_experiment
-from papers.table import EXPERIMENTS, SCALES, Experiment, find_experiment
 
 __all__ = [
     "EXPERIMENTS",

@@ -9,8 +9,8 @@ from operator import attrgetter
 from matplotlib.figure import Figure
 
 from cl_graft.lab.figures import Score, score_curves, share_heatmaps
+from papers.experiments import Experiment
 from papers.measurements import Summary
-from papers.table import Experiment
 
 _SHARE = "share tuned"
 

@@ -20,7 +20,7 @@ from papers.bench import Bench
 from papers.bound import generalization_bound, variance_bound
 from papers.graft_variants import lottery_ticket, sweep_densities
 from papers.measurements import Measurement
-from papers.measures import top_probability_histogram
+from papers.paper_metrics import top_probability_histogram
 from papers.retraining import bitfit, retrain_region
 
 _ADAMW_RATES = (2e-5, 1e-4, 5e-4)

@@ -21,7 +21,7 @@ from cl_graft.training.linear_probe import fit_head
 from papers.answers import Answers
 from papers.bench import Bench
 from papers.measurements import Measurement
-from papers.measures import relative_gain
+from papers.paper_metrics import relative_gain
 
 _ROWS = 512
 _DENSITIES = (1e-3, 3e-3, 1e-2, 3e-2)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from papers.measures import stability
+from papers.paper_metrics import stability
 
 
 @dataclass(frozen=True)

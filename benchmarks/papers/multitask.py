@@ -35,7 +35,7 @@ from cl_graft.training.precision import loss_scale
 from cl_graft.training.region_parameters import RegionParameters
 from papers.bench import Bench, Outcome
 from papers.measurements import Measurement
-from papers.measures import relative_gain
+from papers.paper_metrics import relative_gain
 
 GROUPS: Sequence[tuple[str, ...]] = (
     ("sst2_sent", "cr"),

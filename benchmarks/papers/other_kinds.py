@@ -22,7 +22,7 @@ from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.linear_probe import fit_head
 from papers.bench import Bench
 from papers.measurements import Measurement
-from papers.measures import relative_gain
+from papers.paper_metrics import relative_gain
 from papers.retraining import retrain_region
 
 LOCALIZERS = ("learned_mask", "random")

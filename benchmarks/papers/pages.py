@@ -12,10 +12,10 @@ from pathlib import Path
 from cl_graft.lab.figures import png
 from cl_graft.storage.files import replace_file
 from papers.claims import CLAIMS, CLAIMS_BY_SOURCE, Claim, Verdict, judge
+from papers.experiments import EXPERIMENTS
 from papers.figures import draw_figure
 from papers.measurements import square, sweep, table
 from papers.stored import Stored, read_stored, read_stream
-from papers.table import EXPERIMENTS
 
 FOLDER = "paper_tables"
 """The folder of the pages of tables, a page an experiment, and the name of the page above them."""

@@ -18,7 +18,7 @@ from cl_graft.training.linear_probe import fit_head
 from papers.answers import Answers
 from papers.bench import Bench
 from papers.measurements import Measurement
-from papers.measures import relative_gain
+from papers.paper_metrics import relative_gain
 from papers.retraining import retrain_region
 
 RATES = (0.1, 0.3, 1.0, 3.0)

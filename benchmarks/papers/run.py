@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from scales import stored_config
+from common import stored_config
 
 import cl_graft
 from cl_graft.errors import InputError, find
@@ -29,9 +29,9 @@ from cl_graft.settings.run_files import versions
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.files import replace_file
 from papers.bench import Bench
+from papers.experiments import SCALES, VARIES, Experiment, find_experiment
 from papers.figures import draw_figure
 from papers.measurements import Measurement, Summary, summarize, table
-from papers.table import SCALES, VARIES, Experiment, find_experiment
 
 logger = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ from papers.answers import Answers
 from papers.bench import Bench
 from papers.graft_variants import mixed_evaluation
 from papers.measurements import Measurement, Summary
-from papers.measures import without_a_share
+from papers.paper_metrics import without_a_share
 from papers.peers import LORA_EVERYWHERE, PEERS, Peer, choose_size, measure_share, train_peer
 from papers.retraining import retrain_region
 from papers.trajectory import walk_dense_run

@@ -26,7 +26,7 @@ from cl_graft.runtime.seeding import derive, permutation
 from cl_graft.training.linear_probe import fit_head
 from papers.bench import Bench
 from papers.measurements import Measurement, Summary
-from papers.measures import relative_gain
+from papers.paper_metrics import relative_gain
 from papers.region_split import group_gains, split_at_random, split_by_gain
 from papers.retraining import retrain_region
 

@@ -22,7 +22,7 @@ from papers.answers import Answers
 from papers.bench import Bench
 from papers.graft_variants import interpolated
 from papers.measurements import Measurement
-from papers.measures import without_a_share
+from papers.paper_metrics import without_a_share
 from papers.retraining import bitfit, retrain_region
 from papers.trajectory import label_by_model, walk_dense_run
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measure import pairs
+from time_and_memory import pairs
 
 from cl_graft.lab.experiments.run import run
 from cl_graft.settings import config_from, to_nested

@@ -31,9 +31,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measure import peak_memory
 from speed_serving import mixed_batches, switching
 from speed_training import Shape, Step, draw_distinct, full_step, peft_step, region_step
+from time_and_memory import peak_memory
 from torch import Tensor, nn
 
 from cl_graft.grafts.region import Layout, Region

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measure import peak_memory
+from time_and_memory import peak_memory
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import TensorDataset

@@ -24,13 +24,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from measure import peak_memory
+from time_and_memory import peak_memory
 
 from cl_graft.lab.experiments.run import run
 from cl_graft.settings import ExperimentConfig
 
 sys.path.append(str(Path(__file__).parents[1]))
-from scales import STREAM_RECIPE, describe_run, make_config, make_parser
+from common import STREAM_RECIPE, describe_run, make_config, make_parser
 
 VALUES: dict[str, Any] = {
     "stream.tasks": ["topic"],

@@ -39,7 +39,7 @@ from cl_graft.settings.run_files import versions
 from cl_graft.storage import OWNER
 
 sys.path.append(str(Path(__file__).parents[1]))
-from scales import format_command, hide_paths, make_config, make_parser, parse_options
+from common import format_command, hide_paths, make_config, make_parser, parse_options
 
 SHARED = {
     "stream.tasks": ["sst2_sent", "ag_news"],

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measure import peak_memory
 from safetensors.torch import load_file
 from speed_serving import Values, make_bank
 from speed_training import Shape
+from time_and_memory import peak_memory
 from transformers import AutoConfig, AutoModel
 
 from cl_graft.storage import load_bank, save_bank

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
-from measure import pairs_apart, peak_memory
 from speed_training import Shape, full_step
+from time_and_memory import pairs_apart, peak_memory
 from torch import Tensor
 
 from cl_graft.grafts.graft import gather

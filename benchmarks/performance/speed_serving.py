@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from measure import pairs
 from speed_training import Shape, draw_distinct
+from time_and_memory import pairs
 from torch import Tensor, nn
 
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank

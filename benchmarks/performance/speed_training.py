@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Literal
 
 import torch
-from measure import pairs_apart, peak_memory
+from time_and_memory import pairs_apart, peak_memory
 from torch import Tensor, nn
 
 import cl_graft.models  # noqa: F401  Before transformers, which needs torchvision's operators.

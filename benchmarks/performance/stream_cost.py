@@ -29,7 +29,7 @@ from cl_graft.lab.experiments.run import run, run_folder
 from cl_graft.settings import ExperimentConfig
 
 sys.path.append(str(Path(__file__).parents[1]))
-from scales import RESULTS, make_config, make_parser
+from common import RESULTS, make_config, make_parser
 from table4 import SCALES, TASKS
 
 STRATEGIES = ("naive", "grafting")

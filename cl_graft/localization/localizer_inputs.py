@@ -1,4 +1,4 @@
-"""The inputs of a localizer: a base, its fine-tuned weights, and gradients of the task's loss."""
+"""`LocalizerInputs`: what a localizer gets of a model and a task; and its gradients."""
 
 from __future__ import annotations
 

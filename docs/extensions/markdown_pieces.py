@@ -1,4 +1,4 @@
-"""Pieces of Markdown."""
+"""Markdown written or rewritten for the docs: tables, hidden lists of pages, and links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A name becomes a task: preset, path, generated or hub; and every wrong name is answered."""
+"""A name becomes a task: preset, path, built-in or hub; and every wrong name is answered."""
 
 import inspect
 import itertools

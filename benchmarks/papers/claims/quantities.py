@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from papers.claims.view import MissingMeasurement, View
-from papers.measures import relative_gain
+from papers.paper_metrics import relative_gain
 
 _MANY_ROWS = 1000
 """Rows a class from which on a task has a few thousand."""

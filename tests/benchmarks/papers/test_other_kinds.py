@@ -3,8 +3,8 @@
 import pytest
 from kind_data import KINDS_OF_TASKS, write_kinds
 from papers import other_kinds
+from papers.experiments import EXPERIMENTS
 from papers.other_kinds import RATES, TEXT_RATES, localize_kinds, localize_text
-from papers.table import EXPERIMENTS
 from slow_cases import slow
 from smoke_benches import smoke_bench
 

@@ -8,7 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal
 
-from scales import STORED_RECIPE
+from common import STORED_RECIPE
 
 from cl_graft.errors import find
 from cl_graft.metrics.statistics import LEAST_SAMPLES

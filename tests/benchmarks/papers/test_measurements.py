@@ -7,7 +7,7 @@ import torch
 from papers.answers import Answers
 from papers.bound import generalization_bound, variance_bound
 from papers.measurements import Measurement, summarize, table
-from papers.measures import relative_gain, top_probability_histogram
+from papers.paper_metrics import relative_gain, top_probability_histogram
 
 
 def test_relative_gain_is_0_at_the_base_and_1_at_the_full_model():
