@@ -24,7 +24,7 @@ from cl_graft.lab.experiments.localized_task import refuse_stream_settings
 from cl_graft.lab.experiments.run_setup import load_stream
 from cl_graft.localization import LocalizerInputs, Ranking, find_localizer
 from cl_graft.localization.grafting_settings import GraftingSettings
-from cl_graft.localization.inputs_of_task import RowCounter, localizer_inputs
+from cl_graft.localization.inputs_of_task import RowCounter, inputs_of_task
 from cl_graft.localization.parameter_subsets import biases
 from cl_graft.localization.region_search import rank_task
 from cl_graft.models import TaskModel
@@ -245,7 +245,7 @@ class Bench:
     ) -> Iterator[LocalizerInputs]:
         """Return the inputs of a localizer, with the head of a dense run, for a `with` block."""
         settings = self.localization(label, localizer=localizer)
-        with localizer_inputs(task, settings, dense, counter=RowCounter()) as inputs:
+        with inputs_of_task(task, settings, dense, counter=RowCounter()) as inputs:
             yield inputs
 
     def region(

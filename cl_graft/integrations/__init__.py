@@ -1,6 +1,7 @@
 """The exchange with other tools: tasks of a bank as their files, and their files as tasks.
 
-The files are checkpoints of transformers, adapters of PEFT, and plain safetensors.
+The files are checkpoints of transformers, adapters of PEFT, and plain safetensors. Other programs
+train by `trainer_callback`, `skill`, or on Avalanche, whose banks `record_stream` describes.
 """
 
 from cl_graft.integrations.task_export import FORMATS, Exported, export_task

@@ -45,7 +45,7 @@ class RowCounter:
 
 
 @contextmanager
-def localizer_inputs(
+def inputs_of_task(
     task: LearnableTask,
     settings: GraftingSettings,
     dense: DenseRun,

@@ -18,7 +18,7 @@ from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization.grafting_settings import GraftingSettings
-from cl_graft.localization.inputs_of_task import RowCounter, localizer_inputs
+from cl_graft.localization.inputs_of_task import RowCounter, inputs_of_task
 from cl_graft.localization.ranking import Ranking, localize
 from cl_graft.localization.reach import Reach, find_reach
 from cl_graft.localization.registry import Localizer, find_localizer
@@ -207,7 +207,7 @@ class _Search:
         checkpoint = counter.beside(self.context.checkpoints.at(key))
         with (
             _name_localizer(localizer.name),
-            localizer_inputs(
+            inputs_of_task(
                 part,
                 settings,
                 dense,

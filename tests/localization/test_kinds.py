@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from cl_graft.grafts.graft import snapshot
 from cl_graft.localization import LOCALIZERS
-from cl_graft.localization.inputs_of_task import RowCounter, localizer_inputs
+from cl_graft.localization.inputs_of_task import RowCounter, inputs_of_task
 from cl_graft.localization.localizer_inputs import drawn_loss
 from cl_graft.localization.region_search import find_region
 from cl_graft.runtime.seeding import generator
@@ -73,7 +73,7 @@ def test_a_density_is_found_on_dev(learned):
 def test_rows_that_are_asked_one_by_one_answer_where_they_have_a_target(learned):
     kind, bench, run = learned
     task, settings = bench.task(0), bench.localization(0)
-    with localizer_inputs(task, settings, run, counter=RowCounter()) as inputs:
+    with inputs_of_task(task, settings, run, counter=RowCounter()) as inputs:
         assert inputs.answers is not None
         for answer in inputs.answers(0):
             logits, loss = answer()

@@ -30,7 +30,7 @@ from cl_graft.grafts.region import Layout, Region
 from cl_graft.kinds.text2text import Text2Text
 from cl_graft.localization import find_localizer
 from cl_graft.localization.grafting_settings import GraftingSettings
-from cl_graft.localization.inputs_of_task import RowCounter, localizer_inputs
+from cl_graft.localization.inputs_of_task import RowCounter, inputs_of_task
 from cl_graft.localization.localizer_inputs import add_gradient_
 from cl_graft.localization.reach import find_reach
 from cl_graft.metrics import task_loss
@@ -433,7 +433,7 @@ def track_localization(fake: FakeModel, settings: GraftingSettings, *, length: i
     def localize(task: LearnableTask) -> None:
         tuned = snapshot(fake.parameters) if localizer.needs_dense_run else {}
         dense = DenseRun(tuned, snapshot(task.head), None, Passes())
-        with localizer_inputs(task, step, dense, counter=RowCounter()) as inputs:
+        with inputs_of_task(task, step, dense, counter=RowCounter()) as inputs:
             if candidates is not None and localizer.score_candidates is not None:
                 localizer.score_candidates(inputs, fake.region(candidates), k=k, steps=1)
                 return
