@@ -1,1 +1,1 @@
-"""Training: dense fine-tuning, the trainable values of a region, precision and regularizers."""
+"""Training: dense fine-tuning, rates, the trainable values of a region, precision, linear probes."""
