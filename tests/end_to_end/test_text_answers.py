@@ -179,7 +179,7 @@ def test_chats_that_cannot_be_answered_are_refused_with_their_line(case, row, to
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "phase", "step"),
-    [("chat", "train", 4), ("t5", "dense", 3), ("t5", "train", 4), ("t5", "evaluate", 1)],
+    [("chat", "train", 4), ("t5", "dense", 1), ("t5", "train", 4), ("t5", "evaluate", 1)],
     indirect=["case"],
 )
 def test_an_interrupted_run_ends_on_the_same_bits(case, tmp_path, phase, step):

@@ -66,8 +66,8 @@ def test_without_retraining_the_head_is_fitted_to_the_region(small_runs):
 @pytest.mark.slow
 def test_a_head_beside_a_region_has_its_own_rate(small_runs):
     tuned = load_bank(small_runs.folder(PLAIN, head_refit_rows=0) / "bank")
-    slow = load_bank(small_runs.folder("grafting", head_lr=1e-9) / "bank")
-    fast = load_bank(small_runs.folder("grafting") / "bank")
+    slow = load_bank(small_runs.folder("grafting", dense_share=1.0, head_lr=1e-9) / "bank")
+    fast = load_bank(small_runs.folder("grafting", dense_share=1.0) / "bank")
     for one, other, third in zip(tuned.entries, slow.entries, fast.entries, strict=True):
         assert torch.allclose(one.head["weight"], other.head["weight"], atol=1e-6)
         assert not torch.allclose(one.head["weight"], third.head["weight"], atol=1e-6)

@@ -117,7 +117,7 @@ MORE_PLACES = [
     ("cumulative", "train", 12, "topic"),
     ("joint", "train", 12, "scope"),
     ("grafting_by_discriminant", "train", 4, "topic"),
-    ("merging_by_dare", "localize", 4, "topic"),
+    ("merging_by_dare", "dense", 4, "topic"),
     ("no looks", "train", 6, "topic"),
     ("no dense run", "train", 3, "scope"),
     ("grafting", "train", 8, "topic"),
