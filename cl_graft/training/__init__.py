@@ -1,1 +1,1 @@
-"""Training: dense fine-tuning, rates, the trainable values of a region, precision, linear probes."""
+"""Training: dense fine-tuning, rates, the trainable values of a region, precision, probes."""
