@@ -1,0 +1,210 @@
+"""One model for several tasks: what do grafts lose when they lie in it at once, and what do LoRAs?
+
+    python benchmarks/merged.py --seeds 0,1,2
+
+Grafting and a LoRA per task, of equal bytes and rows, learn five tasks. Then every subset of two
+or more is written into one model: the grafts as they are (their regions are disjoint), or the sum
+of the LoRAs' products. Each task of the subset is answered by this model with the head of the task.
+The loss is what it scores below its answer in the bank, or with its LoRA alone. Test rows in their
+order, `--rows` a task, one thread. Writes ``results/merged-cpu.json``, ``.md`` and ``.png``.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from cl_graft.banks.open_bank import OpenBank, open_bank
+from cl_graft.data import TextTask
+from cl_graft.grafts.graft import load_
+from cl_graft.kinds import find_kind
+from cl_graft.kinds.text_encoding import Encoding
+from cl_graft.lab.baselines.lora import LoRA, find_lora_layers
+from cl_graft.lab.baselines.own_values import OwnValues
+from cl_graft.lab.experiments.run import run
+from cl_graft.models import TaskModel
+from cl_graft.settings.tasks import load_tasks
+from cl_graft.strategies import StrategyInputs, register_strategy
+
+sys.path.append(str(Path(__file__).parent))
+from scales import (
+    SMOKE,
+    choose_seeds,
+    describe_run,
+    make_config,
+    make_parser,
+    parse_options,
+    summarize_seeds,
+    write_results,
+)
+
+VALUES: dict[str, Any] = {
+    "stream.tasks": ["qnli", "ag_news", "sst2_sent", "mrpc", "mnli"],
+    "stream.shots": 128,
+    "stream.max_length": 64,
+    "stream.max_dev": 100,
+    "stream.max_test": 250,
+    "stream.evaluate_ahead": "never",
+    "fine_tuning.steps": 150,
+    "fine_tuning.batch_size": 8,
+    "fine_tuning.lr": 0.1,
+    "fine_tuning.evaluations": 1,
+    "fine_tuning.group_by_length": True,
+    "grafting.density": 0.0029,
+    "comparison.strategy_settings": {"open_lora": {"lr": 0.004, "times_steps": 1.2}},
+    "comparison.seeds": [0, 1, 2],
+}
+"""The five tasks of docs/results/overview.md, with the rate that dev chose for LoRA."""
+Batch = tuple[Tensor, Tensor]
+"""Encoded rows, (m, 2, L), and their classes."""
+Carry = Callable[[Sequence[int]], None]
+"""Lays the grafts, or LoRAs, of the tasks at some positions over the base."""
+KEPT: list[tuple[TaskModel, OwnValues]] = []
+"""The model of the last LoRA run, with every task's head, and the plugin with the LoRAs."""
+
+
+@register_strategy(
+    "open_lora", family="isolation", source="`lora`", trains="per_task", requires="peft"
+)
+class OpenLoRA(LoRA):
+    """A LoRA per task, as `lora`, whose model stays at hand."""
+
+    def build(self, inputs: StrategyInputs) -> Any:
+        """Return the strategy of `lora`, and remember its model."""
+        strategy = super().build(inputs)
+        plugin = next(p for p in strategy.plugins if isinstance(p, OwnValues))
+        KEPT[:] = [(inputs.model.task_model, plugin)]
+        return strategy
+
+
+def main() -> None:
+    """Learn the tasks both ways with every seed, merge, and write."""
+    parser = make_parser(str(__doc__).splitlines()[0], ("cpu", "smoke"), seeds=True)
+    parser.add_argument("--rows", type=int, default=150, help="test rows of a task")
+    given = parse_options(parser, "merged")
+    values = {**VALUES, **(SMOKE if given.scale == "smoke" else {})}
+    config = make_config(values, given.data, ["preset=default", *given.sets])
+    torch.set_num_threads(1)
+    runs: dict[str, list[dict[str, Any]]] = {"grafting": [], "LoRA": []}
+    for seed in choose_seeds(given, config):
+        tasks = load_tasks(config.stream, seed=seed)
+        run(config, strategy="grafting", seed=seed, out=given.out, tasks=tasks)
+        opened = open_bank(given.out / "grafting" / f"seed{seed}")
+        rows = [encode(opened, task, given.rows) for task in tasks]
+        carry = opened.switch.carry_entries
+        runs["grafting"].append(merge(opened.loaded.model, carry, rows, opened.carry))
+        with tempfile.TemporaryDirectory() as folder:  # a finished run would leave no model
+            run(config, strategy="open_lora", seed=seed, out=Path(folder), tasks=tasks)
+        runs["LoRA"].append(merge_loras(*KEPT[0], rows))
+    stored = {**describe_run("merged.py", config, given), "rows": given.rows, "runs": runs}
+    stem = write_results("merged", given, stored, write_table(runs))
+    draw(runs).savefig(f"{stem}.png", dpi=120)
+
+
+def encode(opened: OpenBank, task: TextTask, rows: int) -> Batch:
+    """Return test rows of a task as the model takes them, and their classes."""
+    model, length = opened.loaded.model, VALUES["stream.max_length"]
+    encoding = Encoding(
+        opened.loaded.tokenizer, model.family, prompt=None, max_length=length, task=task
+    )
+    encoded = find_kind(opened.bank.entries[0].metadata).encode(task.test[:rows], encoding)
+    return encoded.inputs, encoded.targets
+
+
+@torch.no_grad()
+def score(model: TaskModel, rows: Sequence[Batch], position: int) -> float:
+    """Return the share of right answers of what the model carries, in %, by the task's head."""
+    inputs, classes = rows[position]
+    order = inputs[:, 1].count_nonzero(dim=1).argsort()
+    right = 0
+    with model.eval().answering():
+        for batch in order.split(25):
+            width = int(inputs[batch, 1].count_nonzero(dim=1).max())
+            logits = model(inputs[batch, :, :width], position)
+            right += int((logits.argmax(1) == classes[batch]).sum())
+    return 100 * right / len(classes)
+
+
+def merge_loras(model: TaskModel, plugin: OwnValues, rows: Sequence[Batch]) -> dict[str, Any]:
+    """Return the scores alone, and the losses, with the sums of LoRAs in the weights."""
+    layers = dict(find_lora_layers(model))
+    base = {name: layer.get_base_layer().weight.detach().clone() for name, layer in layers.items()}
+    moves: list[dict[str, Tensor]] = []
+    for values in plugin.values.values():
+        load_(model, values)
+        deltas = {n: layer.get_delta_weight("default").detach() for n, layer in layers.items()}
+        moves.append(deltas)
+    for layer in layers.values():
+        layer.lora_B["default"].weight.detach().zero_()
+
+    def carry(positions: Sequence[int]) -> None:
+        for name, layer in layers.items():
+            moved = base[name] + sum(moves[at][name] for at in positions)
+            layer.get_base_layer().weight.detach().copy_(moved)
+
+    return merge(model, carry, rows, lambda at: carry([at]))
+
+
+def merge(
+    model: TaskModel, carry: Carry, rows: Sequence[Batch], answer: Callable[[int], None]
+) -> dict[str, Any]:
+    """Return the scores alone, and the losses in every subset by the number of tasks in it."""
+    alone = [(answer(at), score(model, rows, at))[1] for at in range(len(rows))]
+    losses: dict[str, list[float]] = {}
+    for size in range(2, len(rows) + 1):
+        for subset in combinations(range(len(rows)), size):
+            carry(subset)
+            losses.setdefault(str(size), []).extend(
+                alone[at] - score(model, rows, at) for at in subset
+            )
+    return {"alone": alone, "losses": losses}
+
+
+def average(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the mean loss and its spread over seeds, by the number merged."""
+    sizes = runs[0]["losses"]
+    return {n: summarize_seeds(fmean(run["losses"][n]) for run in runs) for n in sizes}
+
+
+def write_table(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """Return the losses as a table of Markdown."""
+    means = {name: average(of) for name, of in runs.items()}
+    lines = ["| tasks in one model | grafts lose | LoRAs lose |", "| ---: | ---: | ---: |"]
+    for n in means["grafting"]:
+        cells = [f"{m[n]['mean']:.1f} ± {m[n]['sd'] or 0:.1f}" for m in means.values()]
+        lines.append(f"| {n} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def draw(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
+    """Draw the loss against the number of tasks in the model."""
+    figure = Figure(figsize=(5, 3.2), layout="constrained")
+    axes = figure.subplots()
+    for name, of in runs.items():
+        means = average(of)
+        axes.errorbar(
+            [int(n) for n in means],
+            [m["mean"] for m in means.values()],
+            yerr=[m["sd"] or 0 for m in means.values()],
+            label=name,
+            marker="o",
+            capsize=3,
+        )
+    axes.set_xlabel("tasks in one model")
+    axes.set_ylabel("points lost, mean of the tasks")
+    axes.set_xticks(range(2, max(map(int, average(runs["LoRA"]))) + 1))
+    axes.legend(frameon=False)
+    return figure
+
+
+if __name__ == "__main__":
+    main()
