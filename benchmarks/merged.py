@@ -36,7 +36,7 @@ from cl_graft.settings.tasks import load_tasks
 from cl_graft.strategies import StrategyInputs, register_strategy
 
 sys.path.append(str(Path(__file__).parent))
-from scales import (
+from common import (
     SMOKE,
     choose_seeds,
     describe_run,

@@ -19,16 +19,8 @@ from papers.sam import differences, ranks
 from scipy import stats
 
 from cl_graft.lab.results.run_results import RunResult
-from cl_graft.lab.results.strategy_statistics import (
-    compare_with,
-    seed_means,
-    spread_over_seeds,
-)
-from cl_graft.metrics.statistics import (
-    holm,
-    mean_interval,
-    paired_t_test,
-)
+from cl_graft.lab.results.strategy_statistics import compare_with, seed_means, spread_over_seeds
+from cl_graft.metrics.statistics import holm, mean_interval, paired_t_test
 
 _LEVEL = 0.05
 

@@ -23,11 +23,7 @@ from matplotlib.figure import Figure
 STORED = Path(__file__).parent / "results" / "demo.json"
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 STYLES = {"light": {}, "dark": {"text.color": "#e6edf3", "axes.labelcolor": "#e6edf3"}}
-TITLES = {
-    "naive": "Naive fine-tuning",
-    "lora": "One LoRA per task",
-    "grafting": "Grafting",
-}
+TITLES = {"naive": "Naive fine-tuning", "lora": "One LoRA per task", "grafting": "Grafting"}
 
 
 def main() -> None:

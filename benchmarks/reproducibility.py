@@ -83,11 +83,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         smoke = asked.scale == "smoke" and asked.model is None
         model = str(tiny_checkpoint(Path(folder))) if smoke else asked.model or "minilm"
-        values = {
-            "stream.tasks": ["scope", "topic"],
-            "model.name": model,
-            "model.device": "cpu",
-        }
+        values = {"stream.tasks": ["scope", "topic"], "model.name": model, "model.device": "cpu"}
         config = config_from(
             to_nested({**SCALES[asked.scale], **values, "stream.max_length": LENGTH})
         )

@@ -81,8 +81,7 @@ HEADS: dict[str, HeadCase] = {
     "MTSimpleCNN": HeadCase(MTSimpleCNN, shape=(3, 16, 16)),
     "MTSlimResNet18": HeadCase(partial(MTSlimResNet18, 2, nf=2), shape=(3, 32, 32), lr=0.01),
     "MTSimpleSequenceClassifier": HeadCase(
-        partial(MTSimpleSequenceClassifier, input_size=4, hidden_size=8, rnn_layers=1),
-        shape=(3, 4),
+        partial(MTSimpleSequenceClassifier, input_size=4, hidden_size=8, rnn_layers=1), shape=(3, 4)
     ),
     "as_multitask": HeadCase(lambda: as_multitask(_mlp(), "classifier")),
     "only MultiHeadClassifier": HeadCase(lambda: MultiHeadClassifier(12)),

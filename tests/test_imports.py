@@ -62,7 +62,7 @@ OUTSIDE: dict[str, set[str]] = {
     "lab.results": {"torch", "matplotlib", "pandas", "pydantic"},
     "lab.reporting": {"jinja2", "matplotlib", "pydantic"},
     "lab.experiments": {
-        *("torch", "avalanche", "packaging", "pydantic", "pydantic_core", "transformers", "yaml"),
+        *("torch", "avalanche", "packaging", "pydantic", "pydantic_core", "transformers", "yaml")
     },
     "lab.experiments.engines": {"ray", "submitit", "torch"},
     "settings": {"torch", "avalanche", "pydantic", "pydantic_core", "yaml"},

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-MAX_LINES = {"cl_graft": 46_611, "tests": 36_934, "benchmarks": 11_649}
+MAX_LINES = {"cl_graft": 46_607, "tests": 36_896, "benchmarks": 11_838}
 
 
 def count_lines(folder: str) -> int:

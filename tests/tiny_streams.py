@@ -44,7 +44,7 @@ from cl_graft.strategies.task_heads import find_head_paths, unwrap_model
 
 TASKS = ("scope", "topic", "answered")
 MASKED_PROMPTS = {
-    "scope": Prompt("{text} It was {mask}.", {"in_scope": "great", "out_of_scope": "terrible"}),
+    "scope": Prompt("{text} It was {mask}.", {"in_scope": "great", "out_of_scope": "terrible"})
 }
 Optimizers = Callable[[nn.Module], torch.optim.Optimizer]
 

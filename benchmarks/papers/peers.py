@@ -21,12 +21,7 @@ from cl_graft.errors import InputError
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import preserve_parameters, replace_parameters
 from cl_graft.lab.baselines.lora import LoRASettings, add_lora_, find_lora
-from cl_graft.lab.baselines.own_values import (
-    Bottleneck,
-    add_adapter_,
-    add_adapters_,
-    find_adapters,
-)
+from cl_graft.lab.baselines.own_values import Bottleneck, add_adapter_, add_adapters_, find_adapters
 from cl_graft.models import TaskModel, block_stacks
 from cl_graft.runtime.seeding import derive, generator
 from cl_graft.settings.schedule_of_task import train_candidates

@@ -59,10 +59,7 @@ def test_a_bank_that_is_changed_while_it_is_read_is_described_as_it_was(run, tmp
 
     monkeypatch.setattr(bank_folder, "_read_entry", read_and_forget)
     found = inspect_bank(bank)
-    assert [(e.task, e.bytes) for e in found.entries] == [
-        ("scope", sizes[0]),
-        ("topic", sizes[1]),
-    ]
+    assert [(e.task, e.bytes) for e in found.entries] == [("scope", sizes[0]), ("topic", sizes[1])]
     assert [entry.task for entry in inspect_bank(bank).entries] == ["scope"]
 
 

@@ -92,10 +92,7 @@ def test_half_precision_keeps_its_bits_too(tiny_bert, dtype):
 )
 def test_prompted_models_forget_nothing(request, checkpoint, family):
     run = text_learner(
-        request.getfixturevalue(checkpoint),
-        ("scope", "answered"),
-        family=family,
-        max_length=40,
+        request.getfixturevalue(checkpoint), ("scope", "answered"), family=family, max_length=40
     ).learn()
     assert run.scores.logit_hash(1, 0) == run.scores.logit_hash(0, 0)
     assert run.scores.logit_hash(0, 0) != run.scores.logit_hash(-1, 0)

@@ -120,13 +120,13 @@ BAD_INPUT: Mapping[str, list[str]] = {
         *["--model", "HERE/bert", "--out", "HERE/x"],
     ],
     "bad label": [
-        *["compare", "--tasks", "HERE/bad.jsonl", "--model", "HERE/bert", "--out", "HERE/x"],
+        *["compare", "--tasks", "HERE/bad.jsonl", "--model", "HERE/bert", "--out", "HERE/x"]
     ],
     "no bank": ["verify", "HERE/no_model"],
     "missing bank": ["add", "HERE/nowhere", "--task", "topic"],
     "foreign graft": ["inspect", "HERE/foreign.safetensors"],
     "no transformer": [
-        *["compare", "--tasks", "scope", "--model", "HERE/no_model", "--out", "HERE/x"],
+        *["compare", "--tasks", "scope", "--model", "HERE/no_model", "--out", "HERE/x"]
     ],
 }
 

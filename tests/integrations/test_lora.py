@@ -24,7 +24,7 @@ from cl_graft.storage import load_bank
 
 pytestmark = [
     # peft asks transformers by a name that is on its way out, and speaks of what it corrects.
-    pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is:FutureWarning")
 ]
 
 TEXT = "The film is slow and the plot is thin, but I liked it!"

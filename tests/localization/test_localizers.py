@@ -70,11 +70,7 @@ def test_a_localizer_is_a_function_of_its_inputs(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "candidates"),
-    [
-        ("learned_mask", 300),
-        *((name, None) for name in GRADIENTS),
-    ],
+    ("name", "candidates"), [("learned_mask", 300), *((name, None) for name in GRADIENTS)]
 )
 def test_a_loss_scale_changes_no_coordinate_of_a_ranking(name, candidates):
     plain, scaled = (
@@ -296,8 +292,7 @@ def test_fisher_is_the_sum_of_squared_gradients_of_the_micro_batches():
 
 
 @pytest.mark.parametrize(
-    ("name", "missing"),
-    [("movement", {"tuned": {}}), ("path_integral", {"path": {}})],
+    ("name", "missing"), [("movement", {"tuned": {}}), ("path_integral", {"path": {}})]
 )
 def test_a_problem_without_what_a_localizer_looks_at_is_refused(name, missing):
     inputs, _ = planted_inputs()

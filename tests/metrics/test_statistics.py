@@ -10,11 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from cl_graft.metrics.statistics import (
-    holm,
-    mean_interval,
-    paired_t_test,
-)
+from cl_graft.metrics.statistics import holm, mean_interval, paired_t_test
 
 # Quantiles of Student's t as in any table, t_0.975 with 2, 4 and 9 degrees of freedom.
 STUDENT = {2: 4.303, 4: 2.776, 9: 2.262}

@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cl_graft.runtime import escaping
-from cl_graft.runtime.escaping import (
-    control_in,
-    for_latex,
-    for_markdown,
-    for_markdown_code,
-)
+from cl_graft.runtime.escaping import control_in, for_latex, for_markdown, for_markdown_code
 
 ACTING = ["\0", "\x1b", "\x7f", "\x9b", "\u200b", "\u200e", "\u2028", "\u202e", "\u2066", "\ufeff"]
 

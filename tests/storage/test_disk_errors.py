@@ -10,13 +10,7 @@ import pytest
 from stored_banks import LAYOUT, bank_of, content, entry_of, same_bank, sample
 
 from cl_graft.errors import CannotWrite, InputError
-from cl_graft.storage import (
-    append_entry,
-    explain_write_errors,
-    load_bank,
-    only_writer,
-    save_bank,
-)
+from cl_graft.storage import append_entry, explain_write_errors, load_bank, only_writer, save_bank
 from cl_graft.storage.files import replace_file
 
 REASONS = {

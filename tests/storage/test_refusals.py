@@ -221,10 +221,7 @@ def test_values_in_another_dtype_than_the_base_states_are_refused(tmp_path):
         load_bank(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("task", "other"), ("size", 99), ("owned", 1)],
-)
+@pytest.mark.parametrize(("key", "value"), [("task", "other"), ("size", 99), ("owned", 1)])
 def test_an_index_that_contradicts_an_entry_is_refused(tmp_path, key, value):
     save_bank(bank_of(tasks=1), tmp_path)
     entry = json.loads((tmp_path / "bank.json").read_text())["entries"][0]

@@ -11,11 +11,7 @@ from tiny_runs import forgets_nothing
 
 from cl_graft.errors import InputError
 from cl_graft.lab.baselines.lora import LoRASettings, OrthogonalLoRA, add_lora_
-from cl_graft.lab.baselines.masks import (
-    ChosenWeights,
-    PackedWeights,
-    choose_largest,
-)
+from cl_graft.lab.baselines.masks import ChosenWeights, PackedWeights, choose_largest
 from cl_graft.lab.baselines.own_values import add_adapters_, add_prompt_
 from cl_graft.models import load_model
 from cl_graft.strategies import find_plugin

@@ -87,8 +87,7 @@ def test_a_run_on_a_base_that_changed_since_is_compared_with_no_new_one(
 ):
     checkpoint = shutil.copytree(tiny_bert, tmp_path / "bert") / "model.safetensors"
     config = changed(
-        tiny_config,
-        {"name": str(tmp_path / "bert"), "tasks": ["scope"], "strategies": ["naive"]},
+        tiny_config, {"name": str(tmp_path / "bert"), "tasks": ["scope"], "strategies": ["naive"]}
     )
     compare(config, out=tmp_path / "out")
     more = changed(config, {"strategies": ["naive", "joint"]})

@@ -288,8 +288,7 @@ def test_a_parameter_that_submitit_does_not_know_is_named(tmp_path):
 )
 def test_the_command_line_refuses_what_an_engine_cannot_do(options, said, tiny_bert, tmp_path):
     told = cl_graft(
-        *("compare", "--tasks", "scope", "--model", tiny_bert, "--out", tmp_path / "out"),
-        *options,
+        *("compare", "--tasks", "scope", "--model", tiny_bert, "--out", tmp_path / "out"), *options
     )
     assert told.code == 2, told
     assert said in " ".join(told.err.split())
