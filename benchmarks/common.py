@@ -118,9 +118,8 @@ def summarize_seeds(values: Iterable[float | None]) -> dict[str, Any]:
 
 def hide_paths(text: str, arguments: argparse.Namespace) -> str:
     """Say by name where things lay, not by path."""
-    places = {arguments.out: "OUT", arguments.results: "RESULTS"}
-    if arguments.data is not None:
-        places[arguments.data] = "$CL_GRAFT_DATA"
+    places = {arguments.out: "OUT", arguments.results: "RESULTS", arguments.data: "$CL_GRAFT_DATA"}
+    places = {path: name for path, name in places.items() if path not in (None, Path())}
     for path, name in sorted(places.items(), key=lambda place: -len(str(place[0]))):
         text = text.replace(str(path), name)  # the inner one of two first
     return text
