@@ -4,9 +4,9 @@
 
 Grafting and a LoRA per task, of equal bytes and rows, learn five tasks. Then every subset of two
 or more is written into one model: the grafts as they are (their regions are disjoint), or the sum
-of the LoRAs' products. Each task of the subset is answered by this model with the head of the task.
-The loss is what it scores below its answer in the bank, or with its LoRA alone. Test rows in their
-order, `--rows` a task, one thread. Writes ``results/merged-cpu.json``, ``.md`` and ``.png``.
+of the LoRAs' products, each with weight 1. This model answers each task of the subset with the
+task's head. The loss is what it scores below the answer in the bank, or with the LoRA alone. One
+thread. Writes ``results/merged-cpu.json``, ``.md`` and ``.png``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
@@ -23,11 +24,9 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from cl_graft.banks.open_bank import OpenBank, open_bank
-from cl_graft.data import TextTask
+from cl_graft.banks.open_bank import open_bank
+from cl_graft.data.encoded_task import encode_task
 from cl_graft.grafts.graft import load_
-from cl_graft.kinds import find_kind
-from cl_graft.kinds.text_encoding import Encoding
 from cl_graft.lab.baselines.lora import LoRA, find_lora_layers
 from cl_graft.lab.baselines.own_values import OwnValues
 from cl_graft.lab.experiments.run import run
@@ -48,6 +47,7 @@ from common import (
 )
 
 VALUES: dict[str, Any] = {
+    "model.device": "cpu",
     "stream.tasks": ["qnli", "ag_news", "sst2_sent", "mrpc", "mnli"],
     "stream.shots": 128,
     "stream.max_length": 64,
@@ -68,7 +68,7 @@ Batch = tuple[Tensor, Tensor]
 """Encoded rows, (m, 2, L), and their classes."""
 Carry = Callable[[Sequence[int]], None]
 """Lays the grafts, or LoRAs, of the tasks at some positions over the base."""
-KEPT: list[tuple[TaskModel, OwnValues]] = []
+LAST_LORA_RUN: list[tuple[TaskModel, OwnValues]] = []
 """The model of the last LoRA run, with every task's head, and the plugin with the LoRAs."""
 
 
@@ -82,14 +82,14 @@ class OpenLoRA(LoRA):
         """Return the strategy of `lora`, and remember its model."""
         strategy = super().build(inputs)
         plugin = next(p for p in strategy.plugins if isinstance(p, OwnValues))
-        KEPT[:] = [(inputs.model.task_model, plugin)]
+        LAST_LORA_RUN[:] = [(inputs.model.task_model, plugin)]
         return strategy
 
 
 def main() -> None:
     """Learn the tasks both ways with every seed, merge, and write."""
     parser = make_parser(str(__doc__).splitlines()[0], ("cpu", "smoke"), seeds=True)
-    parser.add_argument("--rows", type=int, default=150, help="test rows of a task")
+    parser.add_argument("--rows", type=int, default=100, help="test rows of a task")
     given = parse_options(parser, "merged")
     values = {**VALUES, **(SMOKE if given.scale == "smoke" else {})}
     config = make_config(values, given.data, ["preset=default", *given.sets])
@@ -97,37 +97,32 @@ def main() -> None:
     runs: dict[str, list[dict[str, Any]]] = {"grafting": [], "LoRA": []}
     for seed in choose_seeds(given, config):
         tasks = load_tasks(config.stream, seed=seed)
-        run(config, strategy="grafting", seed=seed, out=given.out, tasks=tasks)
+        result = run(config, strategy="grafting", seed=seed, out=given.out, tasks=tasks)
         opened = open_bank(given.out / "grafting" / f"seed{seed}")
-        rows = [encode(opened, task, given.rows) for task in tasks]
+        asked = [replace(task, test=task.test[: given.rows]) for task in tasks]
+        length, tokenizer = config.stream.max_length or 64, opened.loaded.tokenizer
+        rows = [
+            encode_task(task, tokenizer, family="encoder", max_length=length).splits["test"]
+            for task in asked
+        ]
         carry = opened.switch.carry_entries
-        runs["grafting"].append(merge(opened.loaded.model, carry, rows, opened.carry))
+        merged = merge(opened.loaded.model, carry, rows, opened.carry)
+        runs["grafting"].append({**merged, "R": result.R})
         with tempfile.TemporaryDirectory() as folder:  # a finished run would leave no model
-            run(config, strategy="open_lora", seed=seed, out=Path(folder), tasks=tasks)
-        runs["LoRA"].append(merge_loras(*KEPT[0], rows))
+            result = run(config, strategy="open_lora", seed=seed, out=Path(folder), tasks=tasks)
+        runs["LoRA"].append({**merge_loras(*LAST_LORA_RUN[0], rows), "R": result.R})
     stored = {**describe_run("merged.py", config, given), "rows": given.rows, "runs": runs}
     stem = write_results("merged", given, stored, write_table(runs))
     draw(runs).savefig(f"{stem}.png", dpi=120)
-
-
-def encode(opened: OpenBank, task: TextTask, rows: int) -> Batch:
-    """Return test rows of a task as the model takes them, and their classes."""
-    model, length = opened.loaded.model, VALUES["stream.max_length"]
-    encoding = Encoding(
-        opened.loaded.tokenizer, model.family, prompt=None, max_length=length, task=task
-    )
-    encoded = find_kind(opened.bank.entries[0].metadata).encode(task.test[:rows], encoding)
-    return encoded.inputs, encoded.targets
 
 
 @torch.no_grad()
 def score(model: TaskModel, rows: Sequence[Batch], position: int) -> float:
     """Return the share of right answers of what the model carries, in %, by the task's head."""
     inputs, classes = rows[position]
-    order = inputs[:, 1].count_nonzero(dim=1).argsort()
     right = 0
     with model.eval().answering():
-        for batch in order.split(25):
+        for batch in torch.arange(len(classes)).split(25):  # the longest rows first
             width = int(inputs[batch, 1].count_nonzero(dim=1).max())
             logits = model(inputs[batch, :, :width], position)
             right += int((logits.argmax(1) == classes[batch]).sum())
@@ -158,7 +153,10 @@ def merge(
     model: TaskModel, carry: Carry, rows: Sequence[Batch], answer: Callable[[int], None]
 ) -> dict[str, Any]:
     """Return the scores alone, and the losses in every subset by the number of tasks in it."""
-    alone = [(answer(at), score(model, rows, at))[1] for at in range(len(rows))]
+    alone: list[float] = []
+    for position in range(len(rows)):
+        answer(position)
+        alone.append(score(model, rows, position))
     losses: dict[str, list[float]] = {}
     for size in range(2, len(rows) + 1):
         for subset in combinations(range(len(rows)), size):

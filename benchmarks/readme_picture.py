@@ -3,8 +3,8 @@
     cl-graft demo --seeds 0-4 --strategies grafting,lora,naive,independent --out demo
     python benchmarks/readme_picture.py demo
 
-Stores what the demo in that folder measured in ``results/demo.json`` (without a folder it reads
-what was stored), and draws the means over its seeds as ``docs/pictures/forgetting-light.svg`` and
+Stores what the demo in that folder measured in ``results/demo.json``, with the LoRAs of further
+folders under their names (without a folder it reads what was stored), and draws the means over its seeds as ``docs/pictures/forgetting-light.svg`` and
 ``forgetting-dark.svg``.
 """
 
@@ -29,7 +29,10 @@ TITLES = {"naive": "Naive fine-tuning", "lora": "One LoRA per task", "grafting":
 def main() -> None:
     """Store a demo's runs, if its folder is named, and draw both files."""
     if len(sys.argv) > 1:
-        STORED.write_text(f"{json.dumps(collect(Path(sys.argv[1])), indent=1)}\n", encoding="utf-8")
+        stored = collect(Path(sys.argv[1]))
+        for folder in sys.argv[2:]:
+            stored["runs"][Path(folder).name] = collect(Path(folder))["runs"]["lora"]
+        STORED.write_text(f"{json.dumps(stored, indent=1)}\n", encoding="utf-8")
     stored = json.loads(STORED.read_text(encoding="utf-8"))
     for style, colours in STYLES.items():
         text = colours.get("text.color", "#1f2328")

@@ -1,4 +1,4 @@
-"""The check that a loaded model is the one a bank was made with: weights, config, tokenizer.
+"""The check that a loaded model is the one a bank was made with: weights, config, tokenizer, heads.
 
 `grafts/base_weights_check.py` compares the weights alone, of a model in memory.
 """

@@ -5,7 +5,7 @@ import json
 from tiny_runs import cl_graft, cl_graft_each
 
 OWN = """
-title: Two grammars.
+title: Two tasks.
 source: Written for this test.
 tasks: {scope: null, topic: null}
 protocol: {shots: 6, max_test: 12}

@@ -83,7 +83,7 @@ def test_a_folder_that_lacks_tasks_is_refused_with_all_of_them(tmp_path):
 
 
 OWN = """
-title: Two grammars.
+title: Two tasks.
 tasks: {scope: null, topic: {metric: f1}}
 protocol: {shots: 8, max_test: 10, data: rows}
 pitfalls: [Both are made up.]
