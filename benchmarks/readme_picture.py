@@ -4,8 +4,8 @@
     python benchmarks/readme_picture.py demo
 
 Stores what the demo in that folder measured in ``results/demo.json``, with the LoRAs of further
-folders under their names (without a folder it reads what was stored), and draws the means over its seeds as ``docs/pictures/forgetting-light.svg`` and
-``forgetting-dark.svg``.
+folders under their names (without a folder it reads what was stored), and draws the means over its
+seeds as ``docs/pictures/forgetting-light.svg`` and ``forgetting-dark.svg``.
 """
 
 from __future__ import annotations
