@@ -91,11 +91,14 @@ def parse_options(parser: argparse.ArgumentParser, name: str) -> argparse.Namesp
 
 
 def make_config(
-    values: Mapping[str, Any], data: Path | str | None, sets: Sequence[str] = ()
+    values: Mapping[str, Any],
+    data: Path | str | None,
+    sets: Sequence[str] = (),
+    recipe: Mapping[str, Any] = STREAM_RECIPE,
 ) -> ExperimentConfig:
-    """Return the config of settings on a folder of data, or the hub, changed by what --set says."""
+    """Return the config of settings and a recipe on data, or the hub, changed by what --set says."""
     is_preset = any(change.startswith("preset=") for change in sets)
-    given = {**({} if is_preset else STREAM_RECIPE), **values}
+    given = {**({} if is_preset else recipe), **values}
     given["stream.data"] = None if data is None else str(data)
     return load_config(None, [*(f"{k}={json.dumps(v)}" for k, v in given.items()), *sets])
 

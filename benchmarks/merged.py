@@ -32,7 +32,7 @@ from cl_graft.lab.baselines.own_values import OwnValues
 from cl_graft.lab.experiments.run import run
 from cl_graft.models import TaskModel
 from cl_graft.settings.tasks import load_tasks
-from cl_graft.strategies import StrategyInputs, register_strategy
+from cl_graft.strategies import StrategyInputs, find_plugin, register_strategy
 
 sys.path.append(str(Path(__file__).parent))
 from common import (
@@ -81,8 +81,7 @@ class OpenLoRA(LoRA):
     def build(self, inputs: StrategyInputs) -> Any:
         """Return the strategy of `lora`, and remember its model."""
         strategy = super().build(inputs)
-        plugin = next(p for p in strategy.plugins if isinstance(p, OwnValues))
-        LAST_LORA_RUN[:] = [(inputs.model.task_model, plugin)]
+        LAST_LORA_RUN[:] = [(inputs.model.task_model, find_plugin(strategy, OwnValues))]
         return strategy
 
 
@@ -92,18 +91,21 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=100, help="test rows of a task")
     given = parse_options(parser, "merged")
     values = {**VALUES, **(SMOKE if given.scale == "smoke" else {})}
-    config = make_config(values, given.data, ["preset=default", *given.sets])
+    config = make_config(values, given.data, given.sets, recipe={})
     torch.set_num_threads(1)
     runs: dict[str, list[dict[str, Any]]] = {"grafting": [], "LoRA": []}
     for seed in choose_seeds(given, config):
         tasks = load_tasks(config.stream, seed=seed)
         result = run(config, strategy="grafting", seed=seed, out=given.out, tasks=tasks)
         opened = open_bank(given.out / "grafting" / f"seed{seed}")
-        asked = [replace(task, test=task.test[: given.rows]) for task in tasks]
-        length, tokenizer = config.stream.max_length or 64, opened.loaded.tokenizer
         rows = [
-            encode_task(task, tokenizer, family="encoder", max_length=length).splits["test"]
-            for task in asked
+            encode_task(
+                replace(task, test=task.test[: given.rows]),
+                opened.loaded.tokenizer,
+                family="encoder",
+                max_length=config.stream.max_length or task.max_length,
+            ).splits["test"]
+            for task in tasks
         ]
         carry = opened.switch.carry_entries
         merged = merge(opened.loaded.model, carry, rows, opened.carry)
@@ -189,14 +191,8 @@ def draw(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     axes = figure.subplots()
     for name, of in runs.items():
         means = average(of)
-        axes.errorbar(
-            [int(n) for n in means],
-            [m["mean"] for m in means.values()],
-            yerr=[m["sd"] or 0 for m in means.values()],
-            label=name,
-            marker="o",
-            capsize=3,
-        )
+        heights, spreads = zip(*((m["mean"], m["sd"] or 0) for m in means.values()), strict=True)
+        axes.errorbar([*map(int, means)], heights, spreads, label=name, marker="o", capsize=3)
     axes.set_xlabel("tasks in one model")
     axes.set_ylabel("points lost, mean of the tasks")
     axes.set_xticks(range(2, max(map(int, average(runs["LoRA"]))) + 1))

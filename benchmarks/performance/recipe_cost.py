@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     given.out = Path()
-    config = make_config(VALUES, None, ["preset=default", *given.sets])  # no stored recipe
+    config = make_config(VALUES, None, given.sets, recipe={})
     found: dict[str, list[dict[str, float]]] = {name: [] for name in make_recipes(config)}
     for place in range(given.rounds):
         for name, (strategy, values) in make_recipes(config).items():
