@@ -1,4 +1,4 @@
-"""What a run measures: the numbers of its tasks, and the results, files and curves made of them."""
+"""The measurements of a run: numbers of its tasks, and results, files and curves made of them."""
 
 from __future__ import annotations
 
