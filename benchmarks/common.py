@@ -96,7 +96,7 @@ def make_config(
     sets: Sequence[str] = (),
     recipe: Mapping[str, Any] = STREAM_RECIPE,
 ) -> ExperimentConfig:
-    """Return the config of settings and a recipe on data, or the hub, changed by what --set says."""
+    """Return the config of values and a recipe on data, or the hub, changed by what --set says."""
     is_preset = any(change.startswith("preset=") for change in sets)
     given = {**({} if is_preset else recipe), **values}
     given["stream.data"] = None if data is None else str(data)
