@@ -34,7 +34,9 @@ def retrain_region(
     The config's optimiser of regions does it without weight decay at its rate for regions or, where
     it has a grid, at the rate that dev chooses.
     """
-    plan = bench.config.region_schedule(bench.schedule(label), coordinates=len(region))
+    task, schedule = bench.task(label), bench.schedule(label)
+    base = task.parameters.values()
+    plan = bench.config.region_schedule(schedule, coordinates=len(region), base=base)
     if bench.config.training.grid and "lr" not in changes:
         grid = sorted({*_REGION_RATES[plan.optimizer], plan.lr})
         rates = [{**changes, "lr": rate} for rate in grid]
@@ -43,7 +45,6 @@ def retrain_region(
     if settings.optimizer == "adamw":
         settings = replace(settings, lr_decay="linear")
     head_lr = bench.config.grafting.head_lr
-    task = bench.task(label)
     first = task.to_cache(snapshot(task.head))
     what = hash_tensors({"region": region.index, **first})
 

@@ -13,6 +13,7 @@ from avalanche.training.templates import SupervisedTemplate
 
 from cl_graft.errors import InputError
 from cl_graft.localization.grafting_settings import REGION_LR
+from cl_graft.models import graftable_parameters
 from cl_graft.runtime.registry import Registry
 from cl_graft.strategies.loop.steps_and_rates import RateSchedule, RegionRate, TaskSchedules
 from cl_graft.strategies.method import Family, Method, StreamShape, Value, setting
@@ -133,7 +134,8 @@ def build_strategy(name: str, inputs: StrategyInputs, **settings: Value) -> Supe
     schedules = TaskSchedules(make_loop_schedules(method, inputs, settings), head_lr=inputs.head_lr)
     by_size = inputs.region_optimizer == "adamw" and inputs.region_lr is None
     is_by_size = method.trains == "region" and by_size
-    rates = [RegionRate(head_lr=inputs.head_lr)] if is_by_size else []
+    base = graftable_parameters(shape.model).values()
+    rates = [RegionRate(base, head_lr=inputs.head_lr)] if is_by_size else []
     plugins = (schedules, RateSchedule(lr=1.0, steps=1), *rates, *inputs.plugins)
     return method.build(replace(inputs, plugins=plugins), settings)
 

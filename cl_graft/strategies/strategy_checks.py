@@ -28,7 +28,7 @@ from torch import nn
 
 from cl_graft.errors import a_or_an
 from cl_graft.grafts.bank import BaseIdentity, GraftBank
-from cl_graft.localization.grafting_settings import GraftingSettings, region_rate
+from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.models import TaskModel
 from cl_graft.strategies.experience_tasks import TaskLabels
 from cl_graft.strategies.loop.best_step import KeepBest
@@ -135,20 +135,18 @@ def check_optimizer(strategy: Strategy) -> None:
         )
 
 
-def check_rate(strategy: Strategy, *, coordinates: int) -> None:
-    """Warn of a learning rate of Adam's kind that no region of this size learns with."""
+def check_rate(strategy: Strategy) -> None:
+    """Warn of a learning rate that is far too high for an optimiser of Adam's kind."""
     if any(isinstance(plugin, RegionRate) for plugin in strategy.plugins):
-        return  # it sets the rate that suits the size when the first epoch begins
+        return  # it sets the rate when the first epoch begins
     optimizer = strategy.optimizer
-    rate, usual = float(optimizer.param_groups[0]["lr"]), region_rate("adamw", coordinates)
-    if "betas" in optimizer.defaults and rate >= _HIGH_RATE and rate > 4 * usual:
+    rate = float(optimizer.param_groups[0]["lr"])
+    if "betas" in optimizer.defaults and rate >= _HIGH_RATE:
         logger.warning(
-            "%s moves every weight by about its learning rate in a step, and %g is far for %d "
-            "weights; about %.2g is usual. Rates such as 0.3 are for SGD",
+            "%s moves every weight by about its learning rate in a step, and %g is far: 0.001 to "
+            "0.01 is usual, and rates such as 0.3 are for SGD",
             type(optimizer).__name__,
             rate,
-            coordinates,
-            usual,
         )
 
 

@@ -85,7 +85,7 @@ class TaskTraining:
     ) -> None:
         free = switch.bank.free(search.region, builds_on=builds_on)
         if settings.retrain and len(free):
-            check_rate(strategy, coordinates=len(free))
+            check_rate(strategy)
         switch.carry_entries(builds_on)
         model = switch.model
         self.label = label

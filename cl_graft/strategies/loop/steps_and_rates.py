@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from avalanche.core import SupervisedPlugin
-from torch import nn
+from torch import Tensor, nn
 
 from cl_graft.errors import DivergedError
-from cl_graft.localization.grafting_settings import region_rate
+from cl_graft.localization.grafting_settings import adamw_rate, longest_step
 from cl_graft.runtime.seeding import check_generators, derive, seed_generators
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.strategies.strategy import Strategy
 from cl_graft.training.examples import Examples
 from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.rate_schedule import Decay, rate_share
+
+_HEAD_STEP = 0.5
+"""Norm of the longest step of a head beside a region."""
 
 
 class StopAfter(SupervisedPlugin, supports_distributed=True):
@@ -196,20 +199,25 @@ class TaskSchedules(StopAfter, supports_distributed=True):
 
 
 class RegionRate(SupervisedPlugin, supports_distributed=True):
-    """Train every region by AdamW at the learning rate that suits its size.
+    """Train every region by AdamW at the learning rate that suits its size and the base.
 
     Runs at: before_training_epoch, when the optimiser has the region in its first group.
+
+    Args:
+        base: The graftable weights before any task.
+        head_lr: Learning rate of the head; None takes the region's, or less for a large head.
     """
 
-    def __init__(self, *, head_lr: float | None = None) -> None:
+    def __init__(self, base: Iterable[Tensor], *, head_lr: float | None = None) -> None:
         super().__init__()
         self.head_lr = head_lr
+        self._step = longest_step(base)
 
     def before_training_epoch(self, strategy: Strategy, **kwargs: Any) -> None:
         """Set the rates."""
         groups = [group["params"] for group in strategy.optimizer.param_groups]
         sizes = [sum(tensor.numel() for tensor in group) for group in groups]
-        lr, of_head = region_rate("adamw", sizes[0]), region_rate("adamw", sizes[-1])
+        lr, of_head = adamw_rate(self._step, sizes[0]), adamw_rate(_HEAD_STEP, sizes[-1])
         set_rates_(strategy, lr, head_lr=self.head_lr or min(lr, of_head))
 
 
