@@ -68,7 +68,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "movement": {},
     "learned_mask": {"grafting.localizer": "learned_mask", "grafting.mask_candidates": None},
     "learned_mask, 20x": {"grafting.localizer": "learned_mask", "grafting.mask_candidates": 20},
-    "averaged_gain": {},
     "base_gradient": {},
     "base_gradient, lr 0.3": {"grafting.localizer": "base_gradient", "grafting.lr": 0.3},
     "fisher": {},

@@ -1,20 +1,14 @@
-"""Scores by how far weights moved, by what their move gained, by their size, and by chance.
-
-With δ = tuned − base, the loss falls along the straight line from base to tuned by exactly
-Σ ∫ −g(base + α·δ)·δ dα, so a coordinate's part in the sum is its part in what fine-tuning gained.
-"""
+"""Scores by how far weights moved, by what their move gained, by their size, and by chance."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from cl_graft.grafts.model_state import preserve_parameters
 from cl_graft.grafts.region import Parameters
-from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_, remaining_steps
+from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.localization.registry import SHORT_DENSE_SHARE, register_localizer
 from cl_graft.runtime.seeding import generator
 
@@ -84,37 +78,6 @@ _CHUNK = 1 << 18
 
 
 @register_localizer(
-    name="averaged_gain",
-    source="Sundararajan et al., 2017, https://arxiv.org/abs/1703.01365, Sec. 3",
-)
-def averaged_gain(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
-    """Score coordinates by their gain −g·δ averaged over points between base and tuned.
-
-    Integrated gradients (Sundararajan et al.) by the midpoint rule at up to four points.
-    """
-    points = min(4, steps)
-    gain = inputs.zeros()
-    # The point of each step, and how many steps share it.
-    ends = [point * steps // points for point in range(points + 1)]
-    counts = [end - start for start, end in pairwise(ends)]
-    owner = [point for point, count in enumerate(counts) for _ in range(count)]
-    carried: int | None = None
-    with preserve_parameters(inputs.parameters) as base:
-        for step in remaining_steps(inputs, gain, steps=steps):
-            point = owner[step]
-            if point != carried:
-                _carry_(inputs, base, (point + 0.5) / points)
-                carried = point
-            share = 1 / (points * counts[point])
-
-            def add(name: str, gradient: Tensor, share: float = share) -> None:
-                add_gain_(gain[name], gradient, inputs.tuned[name], base[name], scale=share)
-
-            add_gradient_(inputs, step, into=add)
-    return gain
-
-
-@register_localizer(
     name="path_integral",
     source="Zenke et al., 2017, https://arxiv.org/abs/1703.04200, Eq. 3",
     needs_gradients=False,
@@ -133,11 +96,3 @@ def add_gain_(
     flat = (tensor.detach().reshape(-1).split(size) for tensor in (gradient, tuned, base))
     for into, g, new, old in zip(gain.view(-1).split(size), *flat, strict=True):
         into.addcmul_(g.float(), new.float() - old.float(), value=-scale)
-
-
-def _carry_(inputs: LocalizerInputs, base: Parameters, share: float) -> None:
-    """Put the model at base + share·(tuned − base)."""
-    with torch.no_grad():
-        for name, parameter in inputs.parameters.items():
-            moved = torch.lerp(base[name].float(), inputs.tuned[name].float(), share)
-            parameter.copy_(moved)

@@ -37,7 +37,15 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def settings(data: Path) -> dict:
-    return {**QUICK, "shots": None, "max_train": 32, "data": str(data), "lr": 0.01, "steps": 10}
+    return {
+        **QUICK,
+        "shots": None,
+        "max_train": 32,
+        "data": str(data),
+        "lr": 0.01,
+        "steps": 10,
+        "grafting.lr": 0.02,
+    }
 
 
 @pytest.fixture(scope="module")

@@ -63,7 +63,7 @@ QUICK: dict[str, Any] = {
     "device": "cpu",
 }
 STRATEGIES = (
-    *("lt_sft", "grafting_learned_mask", "grafting_paper_mask", "grafting_averaged_gain"),
+    *("lt_sft", "grafting_learned_mask", "grafting_paper_mask"),
     *("grafting_path_integral", "grafting_movement", "grafting_base_gradient", "grafting_sam"),
     *("grafting_fisher", "grafting_fish", "grafting_diff_pruning", "grafting_diff_pruning_sam"),
     *("grafting_child_pruning", "grafting_magnitude"),

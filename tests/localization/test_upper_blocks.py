@@ -61,7 +61,7 @@ def test_a_region_takes_its_whole_budget_from_what_it_may_reach():
 def test_all_layers_may_be_reached_by_their_number():
     task = block_task()
     by_number, whole = (
-        find_region(task, settings(localizer="averaged_gain", layers=layers))
+        find_region(task, settings(localizer="base_gradient", layers=layers))
         for layers in (BLOCKS, "all")
     )
     assert by_number.region == whole.region

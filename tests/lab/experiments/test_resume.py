@@ -42,7 +42,7 @@ CHOICES = {
     "by AdamW": {"grafting.optimizer": "adamw"},
     "no dense run": {"localizer": "base_gradient", "head_fit_rows": 16},
     "grid": {"tasks": ["scope"], "grid": True, "steps": 3},
-    "fp16": {"precision": "fp16", "micro_batch": 4, "localizer": "averaged_gain"},
+    "fp16": {"precision": "fp16", "micro_batch": 4, "localizer": "learned_mask"},
     "prompts": {"family": "causal_lm", "max_length": 48, "steps": 3},
 }
 
