@@ -34,9 +34,8 @@ def retrain_region(
     The config's optimiser of regions does it without weight decay at its rate for regions or, where
     it has a grid, at the rate that dev chooses.
     """
-    task, schedule = bench.task(label), bench.schedule(label)
-    base = task.parameters.values()
-    plan = bench.config.region_schedule(schedule, coordinates=len(region), base=base)
+    task, schedule, total = bench.task(label), bench.schedule(label), region.layout.total
+    plan = bench.config.region_schedule(schedule, coordinates=len(region), total=total)
     if bench.config.training.grid and "lr" not in changes:
         grid = sorted({*_REGION_RATES[plan.optimizer], plan.lr})
         rates = [{**changes, "lr": rate} for rate in grid]

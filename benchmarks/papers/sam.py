@@ -277,8 +277,8 @@ def _choose(bench: Bench, label: int, method: str, *, anew: bool) -> Region:
 
 def _plan(bench: Bench, label: int) -> dict[str, Any]:
     """Return how all that trains few parameters is trained: one way, or methods do not compare."""
-    size, base = bench.size(bench.density), bench.task(label).parameters.values()
-    lr = bench.config.grafting.lr or region_rate("adamw", size, base=base)
+    size, total = bench.size(bench.density), bench.layout.total
+    lr = bench.config.grafting.lr or region_rate("adamw", size, total=total)
     return {"optimizer": "adamw", "lr": lr, "weight_decay": bench.schedule(label).weight_decay}
 
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from math import hypot, inf, sqrt
+from math import inf, sqrt
 from typing import Annotated, Any, Literal
 
-import torch
 from pydantic import Field, GetPydanticSchema, field_validator
 from pydantic_core import core_schema
-from torch import Tensor
-from torch.linalg import vector_norm
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.blocks import Layers
@@ -27,6 +23,7 @@ DEFAULT_DENSITY = 0.002
 REGION_LR = 0.3
 """Default learning rate of a region with SGD, from which it falls linearly to 0."""
 
+_ADAMW_RATE = 0.00015
 _ROWS_AT_ONCE = 32
 
 _Function = Annotated[
@@ -249,30 +246,14 @@ class GraftingSettings:
         return count if count < total else None
 
 
-def region_rate(optimizer: Optimizer, coordinates: int, *, base: Iterable[Tensor]) -> float:
-    """Return the learning rate that suits a region's optimiser and size and the base's weights.
+def region_rate(optimizer: Optimizer, coordinates: int, *, total: int) -> float:
+    """Return the learning rate of a region of some of `total` graftable weights.
 
-    AdamW moves every weight by up to its rate, so the norm of a step grows with the root of the
-    region's size. The rate makes it `longest_step` at most.
+    AdamW moves every weight by up to its rate. The rate makes a step as long as one of all
+    weights at 0.00015, so a smaller share of them has a larger rate.
 
     Examples:
-        >>> import torch
-        >>> base = [torch.ones(200, 200)]
-        >>> region_rate("sgd", 10_000, base=base), region_rate("adamw", 10_000, base=base)
-        (0.3, 0.005)
+        >>> region_rate("sgd", 100, total=10_000), region_rate("adamw", 100, total=10_000)
+        (0.3, 0.0015)
     """
-    return REGION_LR if optimizer == "sgd" else adamw_rate(longest_step(base), coordinates)
-
-
-def longest_step(base: Iterable[Tensor]) -> float:
-    """Return the norm of a region's longest step: 0.25 % of the norm of the base's matrices."""
-    norms = (vector_norm(w.detach(), dtype=torch.float32).item() for w in base if w.dim() > 1)
-    return 0.0025 * hypot(*norms)
-
-
-def adamw_rate(step: float, size: int) -> float:
-    """Return the rate with which AdamW moves `size` weights by a norm of at most `step`.
-
-    It has three significant digits, so that it is the same on every machine.
-    """
-    return float(f"{step / sqrt(max(1, size)):.3g}")
+    return REGION_LR if optimizer == "sgd" else _ADAMW_RATE * sqrt(total / max(1, coordinates))

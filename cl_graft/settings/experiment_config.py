@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
-from torch import Tensor
 
 from cl_graft.data.streams import find_stream
 from cl_graft.data.yaml_files import read_yaml, read_yaml_file
@@ -130,12 +129,10 @@ class ExperimentConfig:
         """Largest norm of a gradient in the loops of strategies; infinite for none."""
         return self.training.clip or self.fine_tuning.clip or math.inf
 
-    def region_schedule(
-        self, dense: FineTuning, *, coordinates: int, base: Iterable[Tensor]
-    ) -> FineTuning:
+    def region_schedule(self, dense: FineTuning, *, coordinates: int, total: int) -> FineTuning:
         """Return the schedule of a region of this size: steps and batches of its dense run."""
         optimizer = self.grafting.optimizer
-        lr = self.grafting.lr or region_rate(optimizer, coordinates, base=base)
+        lr = self.grafting.lr or region_rate(optimizer, coordinates, total=total)
         decay = self.grafting.lr_decay or dense.lr_decay
         region = replace(dense, optimizer=optimizer, lr=lr, weight_decay=0.0, lr_decay=decay)
         return with_rate_schedule(region, is_region=True)

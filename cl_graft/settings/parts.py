@@ -108,8 +108,8 @@ class GraftingLoopSettings(GraftingSettings):
         default=None,
         gt=0,
         allow_inf_nan=False,
-        description="Learning rate of the region; null takes, with AdamW, 0.0025 · N / √k for k "
-        f"weights and the norm N of the base's matrices, and {REGION_LR} with SGD.",
+        description="Learning rate of the region; null takes, with AdamW, 0.00015 / √density "
+        f"(0.0034 for 0.2 % of the weights), and {REGION_LR} with SGD.",
     )
     head_lr: float | None = Field(
         default=None,

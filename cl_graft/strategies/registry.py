@@ -134,8 +134,8 @@ def build_strategy(name: str, inputs: StrategyInputs, **settings: Value) -> Supe
     schedules = TaskSchedules(make_loop_schedules(method, inputs, settings), head_lr=inputs.head_lr)
     by_size = inputs.region_optimizer == "adamw" and inputs.region_lr is None
     is_by_size = method.trains == "region" and by_size
-    base = graftable_parameters(shape.model).values()
-    rates = [RegionRate(base, head_lr=inputs.head_lr)] if is_by_size else []
+    total = sum(weights.numel() for weights in graftable_parameters(shape.model).values())
+    rates = [RegionRate(total, head_lr=inputs.head_lr)] if is_by_size else []
     plugins = (schedules, RateSchedule(lr=1.0, steps=1), *rates, *inputs.plugins)
     return method.build(replace(inputs, plugins=plugins), settings)
 

@@ -193,7 +193,7 @@ def rates_of_strategies() -> str:
         if row.trains == "region":
             sgd = make_loop_schedule(row, FineTuning(), optimizer="sgd")
             told = [
-                ("regions", found, "0.5 / √k for k weights"),
+                ("regions", found, "0.00015 / √density"),
                 ("regions with `grafting.optimizer: sgd`", sgd, f"{sgd.lr:g}"),
             ]
         for trained, own, lr in told:

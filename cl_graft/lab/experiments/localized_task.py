@@ -220,7 +220,7 @@ class _SingleTask:
     def retrain(self, region: Region) -> tuple[Graft, dict[str, Tensor]]:
         """Train the region again from the base, as runs do."""
         plan = self.config.region_schedule(
-            self.schedule, coordinates=len(region), base=self.task.parameters.values()
+            self.schedule, coordinates=len(region), total=region.layout.total
         )
         head, head_lr = snapshot(self.task.head), self.config.grafting.head_lr
         return train_region(self.task, region, plan, head=head, seed=self.seed, head_lr=head_lr)

@@ -400,8 +400,8 @@ def _track_phases(
         yield track_dense_run(fake, grafting.fine_tuning, length=length, path=localizer.needs_path)
     yield track_localization(fake, grafting, length=length)
     if grafting.retrain:
-        # The rate does not change what is tracked, and fake weights have no norm.
-        schedule = config.region_schedule(dense, coordinates=region, base=[torch.ones(1, 1)])
+        total = sum(parameter.numel() for parameter in fake.parameters.values())
+        schedule = config.region_schedule(dense, coordinates=region, total=total)
         yield track_region(fake, schedule, length=length, coordinates=region)
 
 

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from avalanche.core import SupervisedPlugin
-from torch import Tensor, nn
+from torch import nn
 
 from cl_graft.errors import DivergedError
-from cl_graft.localization.grafting_settings import adamw_rate, longest_step
+from cl_graft.localization.grafting_settings import region_rate
 from cl_graft.runtime.seeding import check_generators, derive, seed_generators
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.strategies.strategy import Strategy
 from cl_graft.training.examples import Examples
 from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.rate_schedule import Decay, rate_share
-
-_HEAD_STEP = 0.5
-"""Norm of the longest step of a head beside a region."""
 
 
 class StopAfter(SupervisedPlugin, supports_distributed=True):
@@ -199,25 +196,26 @@ class TaskSchedules(StopAfter, supports_distributed=True):
 
 
 class RegionRate(SupervisedPlugin, supports_distributed=True):
-    """Train every region by AdamW at the learning rate that suits its size and the base.
+    """Train every region by AdamW at the learning rate that suits its size.
 
     Runs at: before_training_epoch, when the optimiser has the region in its first group.
 
     Args:
-        base: The graftable weights before any task.
+        total: Number of graftable weights.
         head_lr: Learning rate of the head; None takes the region's, or less for a large head.
     """
 
-    def __init__(self, base: Iterable[Tensor], *, head_lr: float | None = None) -> None:
+    def __init__(self, total: int, *, head_lr: float | None = None) -> None:
         super().__init__()
-        self.head_lr = head_lr
-        self._step = longest_step(base)
+        self.total, self.head_lr = total, head_lr
 
     def before_training_epoch(self, strategy: Strategy, **kwargs: Any) -> None:
         """Set the rates."""
         groups = [group["params"] for group in strategy.optimizer.param_groups]
-        sizes = [sum(tensor.numel() for tensor in group) for group in groups]
-        lr, of_head = adamw_rate(self._step, sizes[0]), adamw_rate(_HEAD_STEP, sizes[-1])
+        lr, of_head = (
+            region_rate("adamw", sum(tensor.numel() for tensor in group), total=self.total)
+            for group in (groups[0], groups[-1])
+        )
         set_rates_(strategy, lr, head_lr=self.head_lr or min(lr, of_head))
 
 
