@@ -23,7 +23,9 @@ DEFAULT_DENSITY = 0.002
 REGION_LR = 0.3
 """Default learning rate of a region with SGD, from which it falls linearly to 0."""
 
-_ADAMW_RATE = 0.00015
+ADAMW_RATE = 0.00015
+"""Learning rate of a region with AdamW, times the root of its density."""
+
 _ROWS_AT_ONCE = 32
 
 _Function = Annotated[
@@ -250,10 +252,10 @@ def region_rate(optimizer: Optimizer, coordinates: int, *, total: int) -> float:
     """Return the learning rate of a region of some of `total` graftable weights.
 
     AdamW moves every weight by up to its rate. The rate makes a step as long as one of all
-    weights at 0.00015, so a smaller share of them has a larger rate.
+    weights at `ADAMW_RATE`, so a smaller share of them has a larger rate.
 
     Examples:
         >>> region_rate("sgd", 100, total=10_000), region_rate("adamw", 100, total=10_000)
         (0.3, 0.0015)
     """
-    return REGION_LR if optimizer == "sgd" else _ADAMW_RATE * sqrt(total / max(1, coordinates))
+    return REGION_LR if optimizer == "sgd" else ADAMW_RATE * sqrt(total / max(1, coordinates))
