@@ -255,7 +255,7 @@ def region_rate(optimizer: Optimizer, coordinates: int, *, total: int) -> float:
     weights at `ADAMW_RATE`, so a smaller share of them has a larger rate.
 
     Examples:
-        >>> region_rate("sgd", 100, total=10_000), region_rate("adamw", 100, total=10_000)
-        (0.3, 0.0015)
+        >>> region_rate("sgd", 100, total=10_000), region_rate("adamw", 100, total=400)
+        (0.3, 0.0003)
     """
     return REGION_LR if optimizer == "sgd" else ADAMW_RATE * sqrt(total / max(1, coordinates))
