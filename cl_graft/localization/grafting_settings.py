@@ -52,8 +52,8 @@ class GraftingSettings:
         "each scored with a head fitted to it.",
     )
     localizer: str | _Function = Field(
-        default="movement",
-        description="How a region is found: the name of a localizer, such as movement or "
+        default="movement_by_tensor",
+        description="How a region is found: the name of a localizer, such as movement_by_tensor or "
         "learned_mask; in Python also a score function.",
     )
     layers: Layers = Field(
