@@ -26,6 +26,7 @@ def bank_of_family(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
     def bank(name: str) -> Path:
         if name not in made:
             kind, settings = FAMILIES[name]
+            settings = {"localizer": "movement", **settings}  # regions with norms and biases
             model = request.getfixturevalue(f"tiny_{kind}")
             out = tmp_path_factory.mktemp(name)
             tasks = ["scope", str(write_pairs(out / "answers.jsonl"))]
