@@ -31,9 +31,9 @@ def runs(still_bert, tmp_path_factory):
 
 @pytest.mark.slow
 def test_naive_learns_every_task_and_forgets(runs):
-    naive = [runs("naive", seed=seed) for seed in range(4)]
+    naive = [runs("naive", seed=seed) for seed in range(8)]
     assert min(run.R[i][i] for run in naive for i in range(2)) > 0.95
-    # Runs scatter from 0.03 to 0.37; their mean was 0.18 with AVX-512, and 0.15 with SSE alone.
+    # Runs scatter from 0.03 to 0.37. By processor the mean of four was 0.096 to 0.18.
     assert statistics.mean(run.forgetting for run in naive) > 0.1
 
 
