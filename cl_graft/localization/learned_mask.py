@@ -23,10 +23,12 @@ from cl_graft.grafts.region import Layout, Parameters, Region
 from cl_graft.grafts.selection import top_k
 from cl_graft.localization.gates import open_gates
 from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_, unscale_
-from cl_graft.localization.movement import add_gain_
 from cl_graft.localization.registry import register_localizer
 from cl_graft.runtime.checkpoints import Checkpoint, State, join_tensors, select_tensors
 from cl_graft.training.region_parameters import RegionParameters
+
+_CHUNK = 1 << 18
+"""Coordinates whose δ is formed at a time on a CPU: they stay in its cache."""
 
 
 def score_candidates_by_learned_mask(
@@ -153,10 +155,18 @@ def add_gains_(
     base = inputs.base
 
     def add(name: str, gradient: Tensor) -> None:
-        add_gain_(gain[name], gradient, inputs.tuned[name], base[name], scale=weight)
+        _add_gain_(gain[name], gradient, inputs.tuned[name], base[name], scale=weight)
         if name in moves:
             inside, delta = moves[name]
             part = gradient.reshape(-1)[inside].float() * delta
             gain[name].view(-1).index_add_(0, inside, part, alpha=-weight)
 
     add_gradient_(inputs, step, into=add)
+
+
+def _add_gain_(gain: Tensor, grad: Tensor, tuned: Tensor, base: Tensor, *, scale: float) -> None:
+    """Add scale·(−g·(tuned − base)) to `gain`, fp32, in place, without holding the difference."""
+    size = gain.numel() if gain.is_cuda else _CHUNK
+    flat = (tensor.detach().reshape(-1).split(size) for tensor in (grad, tuned, base))
+    for into, g, new, old in zip(gain.view(-1).split(size), *flat, strict=True):
+        into.addcmul_(g.float(), new.float() - old.float(), value=-scale)

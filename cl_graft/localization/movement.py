@@ -73,10 +73,6 @@ def uniform(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]
     }
 
 
-_CHUNK = 1 << 18
-"""Coordinates whose δ is formed at a time on a CPU: they stay in its cache."""
-
-
 @register_localizer(
     name="path_integral",
     source="Zenke et al., 2017, https://arxiv.org/abs/1703.04200, Eq. 3",
@@ -86,13 +82,3 @@ _CHUNK = 1 << 18
 def path_integral(inputs: LocalizerInputs, *, k: int, steps: int) -> Parameters:
     """Score coordinates by Σ −g·Δθ over the steps of the dense run, gathered while it ran."""
     return inputs.path
-
-
-def add_gain_(
-    gain: Tensor, gradient: Tensor, tuned: Tensor, base: Tensor, *, scale: float = 1.0
-) -> None:
-    """Add scale·(−g·(tuned − base)) to `gain`, fp32, in place, without holding the difference."""
-    size = gain.numel() if gain.is_cuda else _CHUNK
-    flat = (tensor.detach().reshape(-1).split(size) for tensor in (gradient, tuned, base))
-    for into, g, new, old in zip(gain.view(-1).split(size), *flat, strict=True):
-        into.addcmul_(g.float(), new.float() - old.float(), value=-scale)

@@ -9,6 +9,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, TypeVar, dataclass_transform
 
+from avalanche.core import SupervisedPlugin
 from avalanche.training.templates import SupervisedTemplate
 
 from cl_graft.errors import InputError
@@ -132,11 +133,12 @@ def build_strategy(name: str, inputs: StrategyInputs, **settings: Value) -> Supe
     )
     method.check_stream(shape, settings)
     schedules = TaskSchedules(make_loop_schedules(method, inputs, settings), head_lr=inputs.head_lr)
+    rates: list[SupervisedPlugin] = [schedules, RateSchedule(lr=1.0, steps=1)]
     by_size = inputs.region_optimizer == "adamw" and inputs.region_lr is None
-    is_by_size = method.trains == "region" and by_size
-    total = sum(weights.numel() for weights in graftable_parameters(shape.model).values())
-    rates = [RegionRate(total, head_lr=inputs.head_lr)] if is_by_size else []
-    plugins = (schedules, RateSchedule(lr=1.0, steps=1), *rates, *inputs.plugins)
+    if method.trains == "region" and by_size:
+        total = sum(weights.numel() for weights in graftable_parameters(shape.model).values())
+        rates.append(RegionRate(total, head_lr=inputs.head_lr))
+    plugins = (*rates, *inputs.plugins)
     return method.build(replace(inputs, plugins=plugins), settings)
 
 

@@ -69,6 +69,11 @@ class FakeModel:
         return graftable_parameters(self.model)
 
     @property
+    def total(self) -> int:
+        """The number of graftable coordinates."""
+        return sum(parameter.numel() for parameter in self.parameters.values())
+
+    @property
     def backbone_bytes(self) -> int:
         """Bytes of the parameters and buffers of the model without its head."""
         backbone = self.model.backbone
@@ -320,11 +325,9 @@ def make_plan(config: ExperimentConfig) -> Plan:
         raise InputError(
             f"max_length must be at most {most}, the positions of {settings.name!r}, got {length}"
         )
-    graftable = fake.parameters
     limits = {"layers": grafting.layers, "modules": grafting.modules}
-    find_reach(fake.model, graftable, localizer=grafting.localizer, **limits)
-    total = sum(tensor.numel() for tensor in graftable.values())
-    region = grafting.coordinates(total)
+    find_reach(fake.model, fake.parameters, localizer=grafting.localizer, **limits)
+    region = grafting.coordinates(fake.total)
     in_lines = find_localizer(grafting.localizer).whole_lines
     entry = entry_bytes(
         fake.model, fake.model.heads["0"], size=region, length=length, in_lines=in_lines
@@ -338,9 +341,9 @@ def make_plan(config: ExperimentConfig) -> Plan:
         answer_tokens=answer,
         parameters=sum(tensor.numel() for tensor in fake.model.backbone.parameters()),
         model_bytes=fake.backbone_bytes,
-        graftable=total,
+        graftable=fake.total,
         region=region,
-        tasks=total // region,
+        tasks=fake.total // region,
         entry=entry,
         entry_total=entry.total,
         phases=phases,
@@ -400,8 +403,7 @@ def _track_phases(
         yield track_dense_run(fake, grafting.fine_tuning, length=length, path=localizer.needs_path)
     yield track_localization(fake, grafting, length=length)
     if grafting.retrain:
-        total = sum(parameter.numel() for parameter in fake.parameters.values())
-        schedule = config.region_schedule(dense, coordinates=region, total=total)
+        schedule = config.region_schedule(dense, coordinates=region, total=fake.total)
         yield track_region(fake, schedule, length=length, coordinates=region)
 
 
@@ -426,7 +428,7 @@ def track_localization(fake: FakeModel, settings: GraftingSettings, *, length: i
     With candidates, scores are of these alone. The selection of coordinates is not tracked.
     """
     localizer, rows = find_localizer(settings.localizer), settings.rows_at_once
-    total = sum(parameter.numel() for parameter in fake.parameters.values())
+    total = fake.total
     k = settings.coordinates(total)
     candidates = settings.candidates(total, k=k)
     step = replace(settings, mask_steps=1, mask_batch=rows)
