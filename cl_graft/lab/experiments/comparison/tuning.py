@@ -21,6 +21,7 @@ from cl_graft.lab.experiments import folders
 from cl_graft.lab.experiments.run import run
 from cl_graft.lab.results.measures import has_one_metric
 from cl_graft.lab.results.run_results import RunResult
+from cl_graft.localization.grafting_settings import region_rate
 from cl_graft.metrics.by_metric import average_share, too_small
 from cl_graft.runtime.progress import Progress, rename_steps, silent
 from cl_graft.runtime.signals import Stop
@@ -36,7 +37,7 @@ TUNING_SEED = 0
 
 _TASKS = 2
 _REGION_RATE = "grafting.lr"
-_ADAMW_REGION_RATES = (0.0003, 0.001, 0.003, 0.01)
+_ADAMW_SHARES = (0.1, 0.3, 1.0, 3.0)  # of the default rate of a region of this density
 _CHOSEN = "chosen.json"
 _FORMAT = "cl-graft-tuning"
 
@@ -62,12 +63,13 @@ def list_grid(
 ) -> tuple[dict[str, tuple[Value, ...]], list[dict[str, Value]]]:
     """Return the part of a strategy's grid that the config does not set, and all its combinations.
 
-    The config's optimiser of regions says how large their rates are.
+    The config's optimiser and density of regions say how large their rates are.
     """
     given = config.comparison.strategy_settings.get(method.name, {})
     grid = {name: values for name, values in method.grid.items() if name not in given}
     if _REGION_RATE in grid and config.grafting.optimizer == "adamw":
-        grid[_REGION_RATE] = _ADAMW_REGION_RATES
+        rate = region_rate("adamw", config.grafting.coordinates(10**9), total=10**9)
+        grid[_REGION_RATE] = tuple(float(f"{share * rate:.2g}") for share in _ADAMW_SHARES)
     combined = itertools.product(*grid.values())
     return grid, [dict(zip(grid, values, strict=True)) for values in combined] if grid else []
 
@@ -208,9 +210,7 @@ def stored_tuning(config: ExperimentConfig, strategy: str, *, out: Path | str) -
 
 def runs_to_choose(config: ExperimentConfig) -> int:
     """Return how many runs of two tasks a comparison makes to choose values."""
-    if not config.comparison.tune:
-        return 0
-    methods = map(find_strategy, config.comparison.strategies)
+    methods = map(find_strategy, config.comparison.strategies if config.comparison.tune else ())
     return sum(len(list_grid(method, config)[1]) for method in methods)
 
 
