@@ -68,7 +68,7 @@ def list_grid(
     given = config.comparison.strategy_settings.get(method.name, {})
     grid = {name: values for name, values in method.grid.items() if name not in given}
     if _REGION_RATE in grid and config.grafting.optimizer == "adamw":
-        rate = region_rate("adamw", config.grafting.coordinates(10**9), total=10**9)
+        rate = region_rate("adamw", config.grafting.coordinates(10**9), total=10**9)  # any total
         grid[_REGION_RATE] = tuple(float(f"{share * rate:.2g}") for share in _ADAMW_SHARES)
     combined = itertools.product(*grid.values())
     return grid, [dict(zip(grid, values, strict=True)) for values in combined] if grid else []
@@ -150,8 +150,7 @@ def tune(
     Raises:
         DivergedError: If every combination's training diverges.
     """
-    stored = stored_tuning(config, strategy, out=out)
-    if stored is not None:
+    if (stored := stored_tuning(config, strategy, out=out)) is not None:
         return stored
     method, folder = find_strategy(strategy), _folder(out, strategy)
     grid, candidates = list_grid(method, config)
@@ -210,8 +209,9 @@ def stored_tuning(config: ExperimentConfig, strategy: str, *, out: Path | str) -
 
 def runs_to_choose(config: ExperimentConfig) -> int:
     """Return how many runs of two tasks a comparison makes to choose values."""
-    methods = map(find_strategy, config.comparison.strategies if config.comparison.tune else ())
-    return sum(len(list_grid(method, config)[1]) for method in methods)
+    if not config.comparison.tune:
+        return 0
+    return sum(len(list_grid(find_strategy(n), config)[1]) for n in config.comparison.strategies)
 
 
 def _folder(out: Path | str, strategy: str) -> Path:
