@@ -216,7 +216,7 @@ def _costs(run: Mapping[str, Any], dense: Mapping[str, Any]) -> dict[str, float]
     unit = weigh("dense", dense)
     if run["variant"] == "dense":
         return {"dense": 1.0}
-    find = sum(weigh(phase) for phase in ("dense", "warm-up", "localize")) / unit
+    find = sum(weigh(phase) for phase in ("dense", "localize")) / unit
     trained = find + weigh("region") / unit
     borrowed = 0.0 if weigh("dense") else 1.0
     return {"find": find, "graft": find + borrowed, "retrained": trained, "continual": trained}

@@ -95,7 +95,7 @@ def block_task(blocks: int = BLOCKS) -> LearnableTask:
 
 
 def settings(**changes: Any) -> GraftingSettings:
-    values = {"density": 0.05, "head_fit_rows": 64, "mask_steps": 4, "mask_batch": 32}
+    values = {"density": 0.05, "mask_steps": 4, "mask_batch": 32}
     return GraftingSettings(**{**values, "fine_tuning": FAST, **changes})
 
 

@@ -73,12 +73,6 @@ class GraftingSettings:
         exclude=True,
         description="The dense run; localizers that need none do not read it.",
     )
-    head_fit_rows: int = Field(
-        default=0,
-        ge=0,
-        description="Training rows on which a head is fitted to the base, for localizers that do "
-        "without a dense run; 0 leaves the head at its first values, as a dense run does.",
-    )
     head_refit_rows: int = Field(
         default=512,
         ge=0,
@@ -101,15 +95,10 @@ class GraftingSettings:
         description="Rank only the coordinates that no earlier task owns, so that later tasks keep "
         "their whole budget. If off, a region loses what earlier tasks own, as in the paper.",
     )
-    start: Literal["base", "tuned"] = Field(
-        default="base",
-        description="Where region training starts: at the base (re-training, the reading that "
-        "fits the paper's Table 4), or at the dense values.",
-    )
     retrain: bool = Field(
         default=True,
-        description="Train the region and the head. If off, the region keeps the values of the "
-        "dense run.",
+        description="Train the region, from the base, and the head. If off, the region keeps the "
+        "values of the dense run.",
     )
     dropout: bool = Field(
         default=False,
@@ -201,7 +190,6 @@ class GraftingSettings:
             return
         asks = {
             "density='auto'": self.density == "auto",
-            "start='tuned'": self.start == "tuned",
             "retrain=False": not self.retrain,
             "keep_standalone": self.keep_standalone,
         }
@@ -222,8 +210,7 @@ class GraftingSettings:
                 with dense values.
         """
         if share is None:
-            keeps = self.keep_standalone or not self.retrain or self.start == "tuned"
-            uses_values = keeps or self.density == "auto"
+            uses_values = self.keep_standalone or not self.retrain or self.density == "auto"
             share = 1.0 if uses_values else find_localizer(self.localizer).dense_share
         if share < 1:
             steps = max(1, round(share * schedule.steps))

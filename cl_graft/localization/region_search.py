@@ -1,7 +1,7 @@
 """The search for a task's region: dense run, ranking, budget.
 
-For a localizer that looks at the base alone, the task's head is fitted to the base's features in
-place of a dense run, and localization and region training start from it.
+For a localizer that looks at the base alone, localization and region training start from the
+task's first head.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ from cl_graft.training.learnable_task import LearnableTask, Passes
 from cl_graft.training.linear_probe import (
     DevScores,
     check_head_fit,
-    count_fit_passes,
-    fit_head,
     score_on_dev,
 )
 
@@ -88,7 +86,6 @@ def find_region(
     if settings.density == "auto" or (not settings.retrain and settings.head_refit_rows):
         check_head_fit(task)
     reach = search.reach
-    phase = "dense" if dense or localizer.needs_dense_run else "warm-up"
     if dense is None and localizer.needs_dense_run:
         dense = fine_tune_task(
             task,
@@ -98,8 +95,9 @@ def find_region(
             context=context,
         )
     elif dense is None:
-        dense = _fit_head(task, settings, context)
-    seconds = {phase: time.perf_counter() - started}
+        dense = DenseRun({}, snapshot(task.head), None, Passes())
+    ran = ["dense"] if dense.tuned else []
+    seconds = dict.fromkeys(ran, time.perf_counter() - started)
     started = time.perf_counter()
     layout = Layout.of(task.parameters)
     passed_over = Region.empty(layout)
@@ -127,7 +125,7 @@ def find_region(
         dense=dense,
         graft_dev=graft_dev,
         seconds={**seconds, "localize": time.perf_counter() - started},
-        passes={phase: dense.passes, "localize": search.counter.passes},
+        passes={**dict.fromkeys(ran, dense.passes), "localize": search.counter.passes},
     )
 
 
@@ -286,24 +284,6 @@ class _Search:
                 if scores.fitted_head >= wanted:
                     break
         return region, scores.own_head
-
-
-def _fit_head(task: LearnableTask, settings: GraftingSettings, context: RunContext) -> DenseRun:
-    """Fit the head to the base, where the localizer needs no dense run."""
-    if not settings.head_fit_rows or not task.head or task.head_module is None:
-        return DenseRun({}, snapshot(task.head), None, Passes())
-    recipe = {"rows": settings.head_fit_rows, "penalty": "chosen on dev"}
-    key = cache_key("warmup", task.identity, recipe, settings.seed)
-    cached = context.cache.get(key)
-    if cached is not None:
-        head = task.from_cache(cached[0], task.head)
-    else:
-        with in_phase("fit of the head"):
-            seed = derive(settings.seed, task.content, "warm-up")
-            head = fit_head(task, rows=settings.head_fit_rows, seed=seed)
-        context.cache.put(key, task.to_cache(head), {})
-    context.progress("warm-up", 1, 1)
-    return DenseRun({}, head, None, count_fit_passes(task, rows=settings.head_fit_rows))
 
 
 @contextmanager

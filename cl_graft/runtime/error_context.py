@@ -13,7 +13,6 @@ _SMALLER_STEPS = "lower micro_batch, then batch_size or max_length, or set gradi
 _LOWER = {
     "loading": "take a smaller model, or run where there is more memory",
     "dense fine-tuning": f"{_SMALLER_STEPS}; without a dense run (preset fast) least is needed",
-    "fit of the head": "lower head_fit_rows or max_length",
     "localization": "lower micro_batch, mask_candidates or max_length; movement and path_integral "
     "need no gradients",
     "region training": _SMALLER_STEPS,

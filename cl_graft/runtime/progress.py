@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 PHASE_NAMES = {
     "dense": "dense run",
     "choose": "dense runs of the grid",
-    "warm-up": "fit of the head",
     "localize": "localization",
     "train": "training",
     "evaluate": "evaluation",

@@ -98,8 +98,7 @@ class GraftingLoopSettings(GraftingSettings):
         description="Steps of the dense run as a share of `fine_tuning.steps`; below 1 its last "
         "values are taken, without evaluations on dev. null takes that of the localizer, which is "
         f"{SHORT_DENSE_SHARE} for movement and 1 for others, and 1 where the region keeps or is "
-        "compared with dense values (`retrain` off, `start` tuned, `keep_standalone`, density "
-        "'auto').",
+        "compared with dense values (`retrain` off, `keep_standalone`, density 'auto').",
     )
     optimizer: Optimizer = Field(
         default="adamw", description="Optimiser of the region and of the head beside it."

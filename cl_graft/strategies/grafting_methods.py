@@ -77,7 +77,6 @@ register_strategy(
         "grafting.dense_share": 1.0,
         "grafting.mode": "isolated",
         "grafting.avoid_owned": False,
-        "grafting.start": "base",
     },
     **_TRAITS,
 )(Grafting)

@@ -133,10 +133,9 @@ class TaskTraining:
     def _start_(self, free: Region) -> None:
         """Write the values at which the region's free coordinates and the head begin."""
         task, settings, dense = self._task, self._settings, self._search.dense
-        if (settings.start == "tuned" or not settings.retrain) and dense.tuned:
-            write_(self._unwrapped, gather(dense.tuned, free))
         copy_(task.head, dense.head)
         if not settings.retrain:
+            write_(self._unwrapped, gather(dense.tuned, free))
             self._refit_head_()
 
     def _enter_optimizer(self) -> None:

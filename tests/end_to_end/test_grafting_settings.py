@@ -8,7 +8,6 @@ from slow_cases import slow
 from tiny_streams import learner, mlp, quick, text_learner, vector_stream
 
 from cl_graft import GraftBank, GraftingPlugin
-from cl_graft.grafts.graft import gather
 from cl_graft.strategies import TaskMetadata
 
 
@@ -52,23 +51,6 @@ def test_refill_keeps_late_tasks_at_their_whole_budget():
     assert all(owned < k for _, owned in regions[False][1:])
 
 
-def test_a_region_can_start_at_the_values_of_the_independent_run():
-    runs = {}
-    for start in ("base", "tuned"):
-        run = learner(
-            mlp(),
-            vector_stream(labels=[0, 1]),
-            settings=quick(start=start, keep_standalone=True),
-            optimizer=lambda model: torch.optim.SGD(model.parameters(), lr=1e-12),
-        )
-        base = {n: p.detach().clone() for n, p in run.unwrapped.named_parameters()}
-        run.strategy.train(run.train_stream[0])
-        runs[start] = run.plugin.bank.entries[0]
-    assert torch.allclose(runs["tuned"].owned.values, runs["tuned"].standalone.values)
-    assert torch.allclose(runs["base"].owned.values, gather(base, runs["base"].owned.region).values)
-    assert not torch.allclose(runs["base"].owned.values, runs["tuned"].owned.values)
-
-
 def test_a_region_trains_without_dropout_where_it_is_not_wanted():
     values = {}
     for rate, wanted in ((0.5, False), (0.0, True), (0.5, True)):
@@ -94,17 +76,6 @@ def test_auto_density_takes_the_smallest_budget_that_keeps_the_wanted_share(shar
     if chosen is not None:
         assert len(entry.region) == round(chosen * run.plugin.bank.layout.total)
     assert entry.metadata["graft_dev"] >= share * entry.metadata["dense_dev"]
-
-
-def test_a_task_head_is_warm_before_its_region_trains(tiny_bert):
-    run = text_learner(
-        tiny_bert, ("scope",), settings=quick(localizer="base_gradient", head_fit_rows=64)
-    )
-    run.model.adaptation(run.train_stream[0])
-    first = run.unwrapped.heads["0"].weight.detach().clone()
-    run.strategy.optimizer.param_groups[0]["lr"] = 0.0
-    run.strategy.train(run.train_stream)
-    assert not torch.equal(run.plugin.bank.entries[0].head["weight"], first)
 
 
 def test_an_entry_records_what_was_said_of_its_task(tiny_bert):

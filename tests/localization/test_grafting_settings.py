@@ -27,7 +27,6 @@ def test_an_unknown_localizer_is_refused_when_the_settings_are_made():
         ({}, 0.001, (1, 0)),
         ({"localizer": "learned_mask"}, None, (100, 5)),
         ({"retrain": False}, None, (100, 5)),
-        ({"start": "tuned"}, None, (100, 5)),
         ({"keep_standalone": True}, None, (100, 5)),
         ({"density": "auto"}, None, (100, 5)),
     ],

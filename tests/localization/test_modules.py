@@ -182,7 +182,7 @@ def names_in(region: Region) -> set[str]:
 def test_a_region_lies_in_the_modules_and_takes_its_whole_budget_there(localizer, modules, names):
     if localizer.startswith("snip"):
         names = {name for name in names if name.endswith("weight")}
-    given = settings(localizer=localizer, modules=modules, density=0.06, head_fit_rows=0)
+    given = settings(localizer=localizer, modules=modules, density=0.06)
     found = find_region(block_task(), given).region
     assert names_in(found) <= names
     assert len(found) == round(0.06 * found.layout.total)
@@ -197,7 +197,7 @@ def test_a_region_lies_in_the_modules_and_takes_its_whole_budget_there(localizer
 def test_a_quota_divides_every_budget_and_each_part_is_ranked_by_the_localizer(localizer):
     task = block_task()
     quota = {"mlp": 3, "attention": 1}
-    given = settings(localizer=localizer, modules=quota, density=72 / 1408, head_fit_rows=0)
+    given = settings(localizer=localizer, modules=quota, density=72 / 1408)
     first = find_region(task, given).region
     assert sizes_of(first) == {"mlp": 54, "attention": 18, "rest": 0}
     if localizer not in ("learned_mask",):  # which learns other gains beside other weights
@@ -225,7 +225,7 @@ def test_a_cached_ranking_answers_for_its_own_modules_alone():
     task, cache = block_task(), MemoryCache()
 
     def find(modules, **more):
-        given = settings(localizer="columns", head_fit_rows=0, modules=modules, **more)
+        given = settings(localizer="columns", modules=modules, **more)
         return find_region(task, given, context=RunContext(cache)).region
 
     first, other = find("mlp"), find({"0.1.*": 1, "*.1.*": 3}, density=0.1)

@@ -38,7 +38,7 @@ def test_the_outcome_is_a_function_of_content_settings_and_seed():
 
 @pytest.mark.parametrize(
     ("localizer", "phases"),
-    [("learned_mask", ["dense", "ranking"]), ("base_gradient", ["warmup", "ranking"])],
+    [("learned_mask", ["dense", "ranking"]), ("base_gradient", ["ranking"])],
 )
 def test_the_cache_answers_with_the_same_bits(localizer, phases):
     cache, chosen = MemoryCache(), settings(localizer=localizer)
@@ -118,37 +118,34 @@ def test_only_a_localizer_that_looks_at_tuned_weights_has_a_dense_run(name):
         settings(localizer=name),
         context=RunContext(progress=lambda phase, step, steps: seen.append(phase)),
     )
+    has_none = name in WITHOUT_DENSE_RUN
     phases = set(seen) | set(found.seconds) | set(found.passes)
-    expected = "warm-up" if name in WITHOUT_DENSE_RUN else "dense"
-    assert phases == {expected, "localize"}
-    assert (found.dense.tuned == {}) == (found.dense.dev is None) == (expected == "warm-up")
+    assert phases == ({"localize"} if has_none else {"dense", "localize"})
+    assert (found.dense.tuned == {}) == (found.dense.dev is None) == has_none
     assert len(found.region) == round(0.05 * found.region.layout.total)
     after = dict(task.model.named_parameters())
     assert all(torch.equal(value, after[name]) for name, value in before.items())
 
 
 @pytest.mark.parametrize("name", slow_but(FEW, WITHOUT_DENSE_RUN))
-def test_without_a_dense_run_the_head_is_the_one_fitted_to_the_base(name):
+def test_without_a_dense_run_the_head_keeps_its_first_values(name):
     task = make_task()
     head = find_region(task, settings(localizer=name)).dense.head
     assert set(head) == set(task.head)
-    for parameter_name, parameter in task.head.items():
-        assert head[parameter_name].shape == parameter.shape
-        assert not torch.equal(head[parameter_name], parameter)
+    assert all(torch.equal(head[name], parameter) for name, parameter in task.head.items())
 
 
-def test_without_a_dense_run_only_the_fit_of_the_head_decides_what_is_cached():
+def test_without_a_dense_run_its_settings_do_not_decide_what_is_cached():
     cache, task = MemoryCache(), make_task()
-    dense = GraftingSettings().fine_tuning
-    for changes in ({}, {"fine_tuning": dense}, {"head_fit_rows": 20}):
+    for changes in ({}, {"fine_tuning": GraftingSettings().fine_tuning}):
         chosen = settings(localizer="base_gradient", **changes)
         find_region(task, chosen, context=RunContext(cache))
-        assert cache.hits == (["warmup", "ranking"] if changes else [])
+        assert cache.hits == (["ranking"] if changes else [])
 
 
 @pytest.mark.parametrize("name", WITHOUT_DENSE_RUN)
 @pytest.mark.parametrize(
-    "asked", [{"density": "auto"}, {"start": "tuned"}, {"keep_standalone": True}]
+    "asked", [{"density": "auto"}, {"retrain": False}, {"keep_standalone": True}]
 )
 def test_what_needs_tuned_weights_is_refused_without_a_dense_run(name, asked):
     with pytest.raises(InputError, match=f"{next(iter(asked))}.* needs .*{name!r}"):
@@ -188,7 +185,7 @@ def test_candidates_have_rankings_of_their_own_in_the_cache():
 
 def test_a_rule_gives_a_task_no_more_than_is_left_of_its_kind():
     task = make_task()
-    chosen = settings(localizer="bias_only", head_fit_rows=0)
+    chosen = settings(localizer="bias_only")
     first = find_region(task, chosen).region
     second = find_region(task, chosen, owned=first).region
     assert len(first) == round(0.05 * first.layout.total)
@@ -207,7 +204,7 @@ def test_a_rule_that_fits_nothing_is_an_error_of_the_settings():
 
 def test_the_cache_answers_for_a_rule_whose_ranking_is_shorter_than_the_budget_and_what_is_owned():
     task, cache = make_task(), MemoryCache()
-    chosen = settings(localizer="bias_only", head_fit_rows=0)
+    chosen = settings(localizer="bias_only")
     first = find_region(task, chosen, context=RunContext(cache)).region
     cache.hits.clear()
     again = find_region(task, chosen, context=RunContext(cache)).region

@@ -39,7 +39,7 @@ def test_every_localizer_stays_in_the_upper_blocks_and_computes_no_gradient_belo
         dense = find_region(task, settings(localizer=localizer)).dense
     for block in task.model["blocks"][:3]:
         block.register_forward_hook(lambda _, inputs, out: below.append(out.requires_grad))
-    own = settings(localizer=localizer, layers=1, head_fit_rows=0)
+    own = settings(localizer=localizer, layers=1)
     found = find_region(task, own, dense=dense)
     assert touched(found.region) == {3}
     assert not any(below)

@@ -47,8 +47,8 @@ _STREAM_SETTINGS = (
     *("stream.scenario", "stream.classes_per_experience", "comparison.strategies"),
     *("comparison.strategy_settings", "comparison.sweep", "comparison.orders", "comparison.tune"),
     *("comparison.bytes_per_task", "grafting.mode", "grafting.avoid_owned", "grafting.retrain"),
-    *("grafting.start", "grafting.dropout", "grafting.evaluations", "grafting.head_fit_rows"),
-    *("grafting.keep_standalone", "grafting.mask_candidates"),
+    *("grafting.dropout", "grafting.evaluations", "grafting.keep_standalone"),
+    "grafting.mask_candidates",
 )
 
 

@@ -177,7 +177,7 @@ def run(
             return result
 
 
-_PHASE_NAMES = {"warmup": "warm-up", "ranking": "localize"}
+_PHASE_NAMES = {"ranking": "localize"}
 """Names of phases in results, by their names in cache keys; a ranking is most of localization."""
 
 

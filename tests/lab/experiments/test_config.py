@@ -26,7 +26,7 @@ from cl_graft.settings.stream_settings import StreamTaskSettings
         ({"shots": 0}, "stream.shots: .*got 0"),
         ({"seeds": [-1]}, "seed must be at least 0, got -1"),
         ({"localizer": "random", "density": "auto"}, "density='auto' needs densely"),
-        ({"localizer": "base_gradient", "start": "tuned"}, "start='tuned' needs"),
+        ({"localizer": "base_gradient", "retrain": False}, "retrain=False needs"),
         ({"tasks": ["a", "a"]}, "a is named twice"),
         ({"tasks": None}, "stream.tasks"),
         ({"steps": True}, "fine_tuning.steps: got True; YAML reads yes"),

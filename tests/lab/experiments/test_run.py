@@ -51,14 +51,13 @@ def test_the_same_seed_gives_the_same_bits_with_and_without_the_cache(
 def test_a_run_without_a_dense_run_learns_forgets_nothing_and_says_what_it_cost(
     tmp_path, two_tasks
 ):
-    config = changed(two_tasks, {"localizer": "base_gradient", "head_fit_rows": 1000})
+    config = changed(two_tasks, {"localizer": "base_gradient"})
     steps: list = []
     result = run(config, strategy="grafting", seed=0, out=tmp_path, progress=steps.append)
-    assert {step.phase for step in steps} == {"note", "warm-up", "localize", "train", "evaluate"}
+    assert {step.phase for step in steps} == {"note", "localize", "train", "evaluate"}
     assert result.backward_transfer == 0.0
     (task, _) = load_tasks(config.stream, seed=0)
     assert result.passes["scope"] == {
-        "warm-up": {"forward_backward": 0, "forward": len(task.train) + len(task.dev)},
         "localize": {"forward_backward": 2 * 16, "forward": 0},
         "region": {"forward_backward": 8 * 8, "forward": 2 * len(task.dev)},
     }
