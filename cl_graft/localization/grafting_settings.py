@@ -235,14 +235,20 @@ class GraftingSettings:
         return count if count < total else None
 
 
-def region_rate(optimizer: Optimizer, coordinates: int, *, total: int) -> float:
+def region_rate(
+    optimizer: Optimizer, coordinates: int, *, total: int, localizer: str | Score | None = None
+) -> float:
     """Return the learning rate of a region of some of `total` graftable weights.
 
     AdamW moves every weight by up to its rate. The rate makes a step as long as one of all
-    weights at `ADAMW_RATE`, so a smaller share of them has a larger rate.
+    weights at `ADAMW_RATE`, so a smaller share of them has a larger rate. A localizer may multiply
+    it by its `rate_factor`.
 
     Examples:
         >>> region_rate("sgd", 100, total=10_000), region_rate("adamw", 100, total=400)
         (0.3, 0.0003)
     """
-    return REGION_LR if optimizer == "sgd" else ADAMW_RATE * sqrt(total / max(1, coordinates))
+    if optimizer == "sgd":
+        return REGION_LR
+    factor = find_localizer(localizer).rate_factor if localizer else 1.0
+    return factor * ADAMW_RATE * sqrt(total / max(1, coordinates))

@@ -131,8 +131,9 @@ class ExperimentConfig:
 
     def region_schedule(self, dense: FineTuning, *, coordinates: int, total: int) -> FineTuning:
         """Return the schedule of a region of this size: steps and batches of its dense run."""
-        optimizer = self.grafting.optimizer
-        lr = self.grafting.lr or region_rate(optimizer, coordinates, total=total)
+        optimizer, localizer = self.grafting.optimizer, self.grafting.localizer
+        usual = region_rate(optimizer, coordinates, total=total, localizer=localizer)
+        lr = self.grafting.lr or usual
         decay = self.grafting.lr_decay or dense.lr_decay
         region = replace(dense, optimizer=optimizer, lr=lr, weight_decay=0.0, lr_decay=decay)
         return with_rate_schedule(region, is_region=True)

@@ -137,7 +137,7 @@ def build_strategy(name: str, inputs: StrategyInputs, **settings: Value) -> Supe
     by_size = inputs.region_optimizer == "adamw" and inputs.region_lr is None
     if method.trains == "region" and by_size:
         total = sum(weights.numel() for weights in graftable_parameters(shape.model).values())
-        rates.append(RegionRate(total, head_lr=inputs.head_lr))
+        rates.append(RegionRate(total, localizer=shape.localizer, head_lr=inputs.head_lr))
     plugins = (*rates, *inputs.plugins)
     return method.build(replace(inputs, plugins=plugins), settings)
 

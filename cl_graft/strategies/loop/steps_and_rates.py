@@ -13,6 +13,7 @@ from torch import nn
 
 from cl_graft.errors import DivergedError
 from cl_graft.localization.grafting_settings import region_rate
+from cl_graft.localization.registry import Score
 from cl_graft.runtime.seeding import check_generators, derive, seed_generators
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.strategies.strategy import Strategy
@@ -202,20 +203,21 @@ class RegionRate(SupervisedPlugin, supports_distributed=True):
 
     Args:
         total: Number of graftable weights.
+        localizer: How regions are found; None is any of the usual rate.
         head_lr: Learning rate of the head; None takes the region's, or less for a large head.
     """
 
-    def __init__(self, total: int, *, head_lr: float | None = None) -> None:
+    def __init__(
+        self, total: int, *, localizer: str | Score | None = None, head_lr: float | None = None
+    ) -> None:
         super().__init__()
-        self.total, self.head_lr = total, head_lr
+        self.total, self.localizer, self.head_lr = total, localizer, head_lr
 
     def before_training_epoch(self, strategy: Strategy, **kwargs: Any) -> None:
         """Set the rates."""
-        groups = [group["params"] for group in strategy.optimizer.param_groups]
-        lr, of_head = (
-            region_rate("adamw", sum(tensor.numel() for tensor in group), total=self.total)
-            for group in (groups[0], groups[-1])
-        )
+        sizes = [sum(w.numel() for w in g["params"]) for g in strategy.optimizer.param_groups]
+        lr = region_rate("adamw", sizes[0], total=self.total, localizer=self.localizer)
+        of_head = region_rate("adamw", sizes[-1], total=self.total)
         set_rates_(strategy, lr, head_lr=self.head_lr or min(lr, of_head))
 
 

@@ -22,6 +22,9 @@ def test_regions_of_every_family_train_by_adamw(tiny_config, family):
     config = tiny_config.with_values({"model.family": family})
     schedule = config.region_schedule(config.fine_tuning, coordinates=250_000, total=1_000_000)
     assert (schedule.optimizer, schedule.lr) == ("adamw", 0.0003)
+    config = config.with_values({"grafting.localizer": "random"})
+    schedule = config.region_schedule(config.fine_tuning, coordinates=250_000, total=1_000_000)
+    assert schedule.lr == pytest.approx(0.0015)
     config = config.with_values({"grafting.optimizer": "sgd"})
     schedule = config.region_schedule(config.fine_tuning, coordinates=250_000, total=1_000_000)
     assert (schedule.optimizer, schedule.lr) == ("sgd", 0.3)
@@ -48,6 +51,7 @@ def by_size(size, total):
     ("settings", "kind", "rate"),
     [
         ({}, torch.optim.AdamW, by_size),
+        ({"localizer": "random"}, torch.optim.AdamW, lambda *sizes: 5 * by_size(*sizes)),
         *slow(
             ({"optimizer": "sgd"}, torch.optim.SGD, lambda *_: 0.3),
             ({"density": "auto"}, torch.optim.AdamW, by_size),
@@ -93,3 +97,10 @@ def test_a_head_beside_a_small_region_does_not_get_its_large_rate(region, of_hea
     RegionRate(4_000_000).before_training_epoch(SimpleNamespace(optimizer=optimizer, plugins=[]))
     assert optimizer.param_groups[0]["lr"] == by_size(max(1, region), 4_000_000)
     assert optimizer.param_groups[1]["lr"] == of_head
+
+
+def test_a_head_beside_a_random_region_has_the_rate_of_its_own_share():
+    groups = [{"params": [torch.zeros(40_000)]}, {"params": [torch.zeros(10_000)]}]
+    strategy = SimpleNamespace(optimizer=SimpleNamespace(param_groups=groups), plugins=[])
+    RegionRate(1_000_000, localizer="random").before_training_epoch(strategy)
+    assert [group["lr"] for group in groups] == pytest.approx([0.00375, 0.0015])

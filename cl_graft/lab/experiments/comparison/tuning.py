@@ -68,7 +68,9 @@ def list_grid(
     given = config.comparison.strategy_settings.get(method.name, {})
     grid = {name: values for name, values in method.grid.items() if name not in given}
     if _REGION_RATE in grid and config.grafting.optimizer == "adamw":
-        rate = region_rate("adamw", config.grafting.coordinates(10**9), total=10**9)  # any total
+        localizer = method.fixed_config.get("grafting.localizer", config.grafting.localizer)
+        k, total = config.grafting.coordinates(10**9), 10**9  # any total
+        rate = region_rate("adamw", k, total=total, localizer=localizer)
         grid[_REGION_RATE] = tuple(float(f"{share * rate:.2g}") for share in _ADAMW_SHARES)
     combined = itertools.product(*grid.values())
     return grid, [dict(zip(grid, values, strict=True)) for values in combined] if grid else []

@@ -71,10 +71,11 @@ def test_what_the_config_gives_is_not_tuned(tiny_config):
 @pytest.mark.parametrize(("optimizer", "density"), [("sgd", 0.1), ("adamw", 1e-4), ("adamw", 0.04)])
 def test_the_grid_of_regions_has_the_rates_of_their_optimizer(tiny_config, optimizer, density):
     config = tiny_config.with_values({"grafting.optimizer": optimizer, "grafting.density": density})
-    grid, looks = list_grid(STRATEGIES["grafting"], config)
-    assert len(looks) == len(list_grid(STRATEGIES["lora"], config)[1])
-    rate = region_rate(optimizer, round(density * 1e6), total=1_000_000)
-    assert pytest.approx(rate, rel=0.05) in sorted(grid["grafting.lr"])[1:-1]
+    for name, localizer in (("grafting", None), ("grafting_random", "random")):
+        grid, looks = list_grid(STRATEGIES[name], config)
+        assert len(looks) == len(list_grid(STRATEGIES["lora"], config)[1])
+        rate = region_rate(optimizer, round(density * 1e6), total=1_000_000, localizer=localizer)
+        assert pytest.approx(rate, rel=0.05) in sorted(grid["grafting.lr"])[1:-1]
 
 
 def test_a_comparison_chooses_runs_and_tells(tmp_path, config):
