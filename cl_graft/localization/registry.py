@@ -21,7 +21,7 @@ SHORT_DENSE_SHARE = 0.2
 """Share of the steps that is enough for a dense run of which only the movement is read."""
 
 RANDOM_RATE = 5.0
-"""How much larger the rate of a random region is, which holds less of the gradient."""
+"""Times the usual rate of a region by AdamW, for a random one, which holds less gradient."""
 
 _Parameters = dict[str, nn.Parameter]
 
@@ -64,7 +64,7 @@ class Localizer:
         needs_gradients: Whether it computes gradients of the task's loss.
         needs_dense_run: Whether it reads densely fine-tuned weights.
         dense_share: Share of the steps of a whole fine-tuning that its dense run takes by default.
-        rate_factor: By AdamW its regions take the usual rate of their size times this number, > 0.
+        rate_factor: Its regions train by AdamW at the usual rate of their size times this, > 0.
         needs_path: Whether it reads `LocalizerInputs.path`, which the dense run has to sum up.
         per_tensor: Whether each tensor gives its share of a region (`rank_by_tensor`), in
             proportion to what may be chosen of it; otherwise scores are compared across the whole
