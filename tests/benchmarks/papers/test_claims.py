@@ -156,6 +156,8 @@ def test_the_pages_are_what_the_stored_results_say():
 
 REMOVED = {
     "grafting.builds_on": "all",
+    "grafting.head_fit_rows": 0,
+    "grafting.start": "base",
     "grafting.head_start": "dense",
     "grafting.states_memory": 2**30,
     "stream.shots_short": "all",
