@@ -252,3 +252,11 @@ def region_rate(
         return REGION_LR
     factor = find_localizer(localizer).rate_factor if localizer else 1.0
     return factor * ADAMW_RATE * sqrt(total / max(1, coordinates))
+
+
+def head_rate(optimizer: Optimizer, weights: int, *, total: int, region: float) -> float:
+    """Return the default learning rate of a head of some weights, beside a region with its rate.
+
+    It is the region's rate, or that of a region of the head's size where that is less.
+    """
+    return min(region, region_rate(optimizer, weights, total=total))

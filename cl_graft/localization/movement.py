@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cl_graft.grafts.region import Parameters
 from cl_graft.localization.localizer_inputs import LocalizerInputs
-from cl_graft.localization.registry import RANDOM_RATE, SHORT_DENSE_SHARE, register_localizer
+from cl_graft.localization.registry import RANDOM_RATE_FACTOR, SHORT_DENSE_SHARE, register_localizer
 from cl_graft.runtime.seeding import generator
 
 
@@ -64,7 +64,7 @@ def magnitude(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tenso
     source="Panigrahi et al., 2023, https://arxiv.org/abs/2302.06600, Fig. 2 (control)",
     needs_gradients=False,
     needs_dense_run=False,
-    rate_factor=RANDOM_RATE,
+    rate_factor=RANDOM_RATE_FACTOR,
 )
 def uniform(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score coordinates by uniform draws, a function of the seed and the names."""

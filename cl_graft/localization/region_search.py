@@ -27,11 +27,7 @@ from cl_graft.runtime.run_context import ALONE, NO_CACHE, RunContext, cache_key
 from cl_graft.runtime.seeding import derive
 from cl_graft.training.dense_run import DenseRun, PhasePoints, fine_tune_task
 from cl_graft.training.learnable_task import LearnableTask, Passes
-from cl_graft.training.linear_probe import (
-    DevScores,
-    check_head_fit,
-    score_on_dev,
-)
+from cl_graft.training.linear_probe import DevScores, check_head_fit, score_on_dev
 
 
 @dataclass(frozen=True, eq=False)

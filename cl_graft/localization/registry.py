@@ -20,8 +20,8 @@ _FILES = ("learned_mask", "paper_mask", "movement", "gradient_scores", "gates", 
 SHORT_DENSE_SHARE = 0.2
 """Share of the steps that is enough for a dense run of which only the movement is read."""
 
-RANDOM_RATE = 5.0
-"""Times the usual rate of a region by AdamW, for a random one, which holds less gradient."""
+RANDOM_RATE_FACTOR = 5.0
+"""`Localizer.rate_factor` of random regions, which hold a smaller share of the gradient."""
 
 _Parameters = dict[str, nn.Parameter]
 
@@ -64,7 +64,7 @@ class Localizer:
         needs_gradients: Whether it computes gradients of the task's loss.
         needs_dense_run: Whether it reads densely fine-tuned weights.
         dense_share: Share of the steps of a whole fine-tuning that its dense run takes by default.
-        rate_factor: Its regions train by AdamW at the usual rate of their size times this, > 0.
+        rate_factor: Factor of AdamW's default learning rate of a region, > 0 (`region_rate`).
         needs_path: Whether it reads `LocalizerInputs.path`, which the dense run has to sum up.
         per_tensor: Whether each tensor gives its share of a region (`rank_by_tensor`), in
             proportion to what may be chosen of it; otherwise scores are compared across the whole

@@ -20,7 +20,7 @@ from cl_graft.lab.experiments.run_setup import load_stream
 from cl_graft.lab.figures import Score, png, score_curves, share_heatmaps
 from cl_graft.lab.results.run_results import machine
 from cl_graft.localization import Ranking, find_localizer
-from cl_graft.localization.grafting_settings import GraftingSettings, region_rate
+from cl_graft.localization.grafting_settings import GraftingSettings, head_rate
 from cl_graft.localization.reach import find_reach
 from cl_graft.localization.region_search import find_region, rank_task
 from cl_graft.metrics import score
@@ -226,7 +226,7 @@ class _SingleTask:
         head_lr = grafting.head_lr
         if head_lr is None and grafting.lr is None:
             size, total = sum(value.numel() for value in head.values()), region.layout.total
-            head_lr = min(plan.lr, region_rate(plan.optimizer, size, total=total))
+            head_lr = head_rate(plan.optimizer, size, total=total, region=plan.lr)
         return train_region(self.task, region, plan, head=head, seed=self.seed, head_lr=head_lr)
 
     @contextmanager

@@ -177,10 +177,6 @@ def run(
             return result
 
 
-_PHASE_NAMES = {"ranking": "localize"}
-"""Names of phases in results, by their names in cache keys; a ranking is most of localization."""
-
-
 class StreamRun:
     """A run in progress: its measurements so far, and where they are written."""
 
@@ -262,7 +258,8 @@ class StreamRun:
         passes |= _phases(strategy, "passes", label) or {"train": counted}
         saved_seconds = record.seconds_saved.setdefault(name, {})
         for phase, spared in (self.cache.saved - saved).items():
-            saved_seconds[_PHASE_NAMES.get(phase, phase)] = spared
+            # A ranking is most of localization.
+            saved_seconds["localize" if phase == "ranking" else phase] = spared
         grown = self.method.storage_bytes(strategy) - held
         bank = self.folder / folders.BANK
         record.bytes[name] = grown + count_task_bytes(

@@ -12,7 +12,7 @@ from avalanche.core import SupervisedPlugin
 from torch import nn
 
 from cl_graft.errors import DivergedError
-from cl_graft.localization.grafting_settings import region_rate
+from cl_graft.localization.grafting_settings import head_rate, region_rate
 from cl_graft.localization.registry import Score
 from cl_graft.runtime.seeding import check_generators, derive, seed_generators
 from cl_graft.strategies.loop.best_step import KeepBest
@@ -217,8 +217,8 @@ class RegionRate(SupervisedPlugin, supports_distributed=True):
         """Set the rates."""
         sizes = [sum(w.numel() for w in g["params"]) for g in strategy.optimizer.param_groups]
         lr = region_rate("adamw", sizes[0], total=self.total, localizer=self.localizer)
-        of_head = region_rate("adamw", sizes[-1], total=self.total)
-        set_rates_(strategy, lr, head_lr=self.head_lr or min(lr, of_head))
+        of_head = head_rate("adamw", sizes[-1], total=self.total, region=lr)
+        set_rates_(strategy, lr, head_lr=self.head_lr or of_head)
 
 
 def set_rates_(strategy: Strategy, lr: float, *, head_lr: float | None = None) -> None:
