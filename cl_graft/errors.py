@@ -34,6 +34,8 @@ class DivergedError(RuntimeError):
 
     task: str | None = None
     """The task, once it is known."""
+    before_any_step = "no step was taken yet, so the base or the data are not finite"
+    """Why it came at the first loss."""
 
 
 class NotFinite(DivergedError, ValueError):

@@ -165,9 +165,8 @@ class _TaskGradients:
     def _finite(self, loss: Tensor, step: int) -> Tensor:
         if bool(loss.isfinite()):
             return loss
+        found, steps = float(loss.detach()), self.settings.mask_steps
         lr = self.settings.fine_tuning.lr
         after = f", after a dense run with lr {lr:g}; a lower lr usually helps"
-        raise DivergedError(
-            f"the loss is {float(loss.detach())} at step {step + 1} of "
-            f"{self.settings.mask_steps}{after if self.dense.tuned else ''}"
-        )
+        why = after if self.dense.tuned else f"; {DivergedError.before_any_step}"
+        raise DivergedError(f"the loss is {found} at step {step + 1} of {steps}{why}")

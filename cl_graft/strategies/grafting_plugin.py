@@ -220,7 +220,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         """Write the region's new values into the frozen weights, if the loss was finite."""
         if self._training is not None:
             with in_task(self._find_metadata(self._training.label).name):
-                check_loss(strategy, phase="region training")
+                check_loss(strategy, phase="region training", from_base=True)
             self._training.write_()
 
     def after_training_iteration(self, strategy: Strategy, **kwargs: Any) -> None:

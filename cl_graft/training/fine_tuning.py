@@ -125,11 +125,10 @@ def fine_tune(
 
     def make_error(what: str, step: int) -> DivergedError:
         is_first = step == 1 and what.startswith("the loss")
-        why = "no step was taken yet, so the base or the data are not finite"
         lr = settings.lr * rate_at(step - 1)
         return DivergedError(
             f"{what} at step {step} of {phase} with lr {lr:g}; "
-            f"{why if is_first else 'a lower lr usually helps'}"
+            f"{DivergedError.before_any_step if is_first else 'a lower lr usually helps'}"
         )
 
     left = checkpoint.load()

@@ -246,13 +246,13 @@ class StopDiverged(SupervisedPlugin, supports_distributed=True):
         check_loss(strategy, phase="training")
 
 
-def check_loss(strategy: Strategy, *, phase: str) -> None:
-    """Refuse a loss that is NaN or infinite."""
+def check_loss(strategy: Strategy, *, phase: str, from_base: bool = False) -> None:
+    """Refuse a loss that is NaN or infinite; `from_base` where the first step is at the base."""
     loss = float(strategy.loss.detach())
     if math.isfinite(loss):
         return
+    step = strategy.clock.train_exp_iterations + 1
+    why = DivergedError.before_any_step if from_base and step == 1 else "a lower lr usually helps"
     rates = {group["lr"] for group in strategy.optimizer.param_groups if group["params"]}
-    raise DivergedError(
-        f"the loss is {loss} at step {strategy.clock.train_exp_iterations + 1} of {phase} with "
-        f"lr {', '.join(f'{rate:g}' for rate in sorted(rates))}; a lower lr usually helps"
-    )
+    lr = ", ".join(f"{rate:g}" for rate in sorted(rates))
+    raise DivergedError(f"the loss is {loss} at step {step} of {phase} with lr {lr}; {why}")
