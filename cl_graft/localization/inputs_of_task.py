@@ -165,8 +165,8 @@ class _TaskGradients:
     def _finite(self, loss: Tensor, step: int) -> Tensor:
         if bool(loss.isfinite()):
             return loss
-        found, steps = float(loss.detach()), self.settings.mask_steps
+        number, steps = float(loss.detach()), self.settings.mask_steps
         lr = self.settings.fine_tuning.lr
         after = f", after a dense run with lr {lr:g}; a lower lr usually helps"
         why = after if self.dense.tuned else f"; {DivergedError.before_any_step}"
-        raise DivergedError(f"the loss is {found} at step {step + 1} of {steps}{why}")
+        raise DivergedError(f"the loss is {number} at step {step + 1} of {steps}{why}")
