@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf, nan
+
 import pytest
 import torch
 from avalanche.core import SupervisedPlugin
@@ -30,10 +32,7 @@ class Poison(SupervisedPlugin):
 
 @pytest.mark.parametrize(
     ("value", "step", "halves"),
-    [
-        (float("inf"), 2, True),
-        *slow((float("nan"), 0, False), (float("nan"), 2, True), (float("inf"), 2, False)),
-    ],
+    [(inf, 2, True), *slow((nan, 0, False), (nan, 2, False), (nan, 2, True), (inf, 2, False))],
 )
 def test_region_training_stops_and_the_bank_keeps_what_it_had(tiny_bert, value, step, halves):
     poison, scale = Poison(value, step=step, experience=1), LossScale()
@@ -45,7 +44,8 @@ def test_region_training_stops_and_the_bank_keeps_what_it_had(tiny_bert, value, 
     told = rf"task 'task1': .* step {step + 1} of region training with lr 0\.1; {why}"
     with pytest.raises(DivergedError, match=told):
         run.strategy.train(run.train_stream[1], eval_streams=[])
-    assert list(run.plugin.bank.entries) == [entry]
+    assert len(run.plugin.bank) == 1
+    assert run.plugin.bank.entries[0] is entry
     run.plugin.abandon()
     assert run.hashes()[0] == learned[0]
     poison.value = 1.0
@@ -58,7 +58,7 @@ def test_values_that_the_last_step_made_infinite_become_no_entry(tiny_bert):
         def before_update(self, strategy, **kwargs) -> None:
             if strategy.clock.train_exp_iterations == 3:
                 vector = strategy.optimizer.param_groups[0]["params"][0]
-                vector.grad = torch.full_like(vector, float("inf"))
+                vector.grad = torch.full_like(vector, inf)
 
     run = text_learner(tiny_bert, ("scope",), plugins=[Explode()])
     before = bits(run.unwrapped)
@@ -73,7 +73,7 @@ def test_a_look_at_dev_during_region_training_that_cannot_be_scored_names_the_ta
     forward, calls = run.unwrapped.forward, 0
 
     def poisoned(*inputs, **more):
-        return forward(*inputs, **more) * (float("nan") if not torch.is_grad_enabled() else 1.0)
+        return forward(*inputs, **more) * (nan if not torch.is_grad_enabled() else 1.0)
 
     class Late(SupervisedPlugin):
         def after_update(self, strategy, **kwargs) -> None:
@@ -99,7 +99,7 @@ def test_any_other_strategy_stops_before_the_step(tiny_bert):
         optimizer=torch.optim.SGD(model.parameters(), lr=0.25),
         criterion=nn.CrossEntropyLoss(),
         train_mb_size=8,
-        plugins=[Poison(float("inf"), step=1), Keep(), StopDiverged()],
+        plugins=[Poison(inf, step=1), Keep(), StopDiverged()],
         evaluator=quiet_evaluator(),
     )
     with pytest.raises(DivergedError, match=r"the loss is inf at step 2 of training with lr 0\.25"):

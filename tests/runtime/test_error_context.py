@@ -116,5 +116,5 @@ def test_a_base_that_answers_nan_is_told_from_a_rate_that_is_too_high():
     task = make_task()
     with torch.no_grad():
         next(iter(task.parameters.values())).fill_(float("nan"))
-    with pytest.raises(DivergedError, match=r"nan at step 1 of 4; no step .* the base or the data"):
+    with pytest.raises(DivergedError, match="the loss is nan at step 1 of 4; no step was taken"):
         find_region(task, settings(localizer="base_gradient"))
