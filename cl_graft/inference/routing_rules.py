@@ -1,13 +1,11 @@
-"""Routing: rules that pick the task of a text, by features of the base or by the tasks' answers.
+"""Routing: rules that pick the task of a text by features of the base.
 
 `ClassStatistics` holds sums over rows, so a router learned task by task is the one learned from all
-rows at once. Rules by answers ask every task.
+rows at once.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -114,31 +112,3 @@ def discriminant(features: Tensor, known: ClassStatistics, *, shrinkage: float) 
         for label in labels
     ]
     return labels[torch.stack(of_tasks, dim=1).argmax(1)]
-
-
-def least_entropy(logits: Mapping[int, Tensor]) -> Tensor:
-    """Pick the task whose answer, logits (n, K), has the least entropy, as a share of the most.
-
-    −Σ p log p over K classes is divided by log K. SupSup infers tasks by entropy (Wortsman et al.,
-    2020, https://arxiv.org/abs/2006.14769). Of equally sure tasks the first counts.
-    """
-
-    def share(scores: Tensor) -> Tensor:
-        surprise = scores.log_softmax(1)
-        return -(surprise.exp() * surprise).sum(1) / math.log(scores.shape[1])
-
-    return _least(logits, share)
-
-
-def least_energy(logits: Mapping[int, Tensor]) -> Tensor:
-    """Pick the task whose answer, logits (n, K), has the least energy, −log Σ exp(logits).
-
-    Liu et al., 2020, at temperature 1, https://arxiv.org/abs/2010.03759. Of equal ones the first
-    counts.
-    """
-    return _least(logits, lambda scores: -scores.logsumexp(1))
-
-
-def _least(logits: Mapping[int, Tensor], measure: Callable[[Tensor], Tensor]) -> Tensor:
-    measured = torch.stack([measure(z.detach().cpu().double()) for z in logits.values()], 1)
-    return torch.tensor(list(logits), dtype=torch.int64)[measured.argmin(1)]

@@ -69,7 +69,7 @@ STRATEGIES = (
     *("grafting_child_pruning", "grafting_magnitude"),
     *("grafting_bias_only", "grafting_layer_norm_only"),
     *("grafting_random", "grafting_without_retraining", "grafting_by_prototypes"),
-    *("grafting_by_discriminant", "grafting_by_entropy", "grafting_by_energy"),
+    "grafting_by_discriminant",
     *("merging_by_average", "merging_by_task_arithmetic", "merging_by_ties", "merging_by_dare"),
     *("merging_by_magmax", "merging_by_consensus", "merging_by_localize_and_stitch", "naive"),
     *("cumulative", "joint", "independent", "ewc", "ewc_online", "si", "mas"),

@@ -9,11 +9,7 @@ from cl_graft.storage import load_bank
 from cl_graft.strategies.registry import STRATEGIES
 
 ROUTED = [name for name in STRATEGIES if name.startswith("grafting_by_")]
-BY_FEATURES = ["grafting_by_prototypes", "grafting_by_discriminant"]
-OF_EACH_KIND = pytest.mark.parametrize(
-    "name", slow_but(("grafting_by_prototypes", "grafting_by_entropy"), ROUTED)
-)
-"""Fast: a rule that looks at features, and one that looks at answers."""
+OF_EACH_KIND = pytest.mark.parametrize("name", slow_but(("grafting_by_prototypes",), ROUTED))
 
 HIDDEN = 32
 CLASSES = {"scope": 2, "topic": 5}
@@ -43,9 +39,8 @@ def test_passes_are_counted(small_runs):
     assert passes.pop("grafting") == 1.0
     assert set(passes.values()) == {2.0}
     three = {"tasks": ["scope", "topic", "banking"]}
-    assert small_runs("grafting_by_entropy", **three).passes_per_row == 3.0
     assert small_runs("grafting_by_prototypes", **three).passes_per_row == 2.0
-    for name in BY_FEATURES:
+    for name in ROUTED:
         result, told = small_runs(name), small_runs("grafting")
         for task, phases in result.passes.items():
             rows = 8 * CLASSES[task]
@@ -67,8 +62,6 @@ def test_a_task_adds_what_its_router_keeps(small_runs):
     covariance = {"scope": 4 * HIDDEN**2, "topic": 0}
     together = {task: means[task] + covariance[task] for task in means}
     assert more("grafting_by_discriminant") == pytest.approx(together, abs=8)
-    for name in ("grafting_by_entropy", "grafting_by_energy"):
-        assert more(name) == pytest.approx(dict.fromkeys(told, 0), abs=8)
 
 
 def test_features_are_those_of_the_base_whatever_was_learned(kept_strategy, small_runs):

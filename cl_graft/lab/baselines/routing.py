@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, cast
 
 import torch
 from avalanche.core import SupervisedPlugin
@@ -15,20 +15,12 @@ from torch import Tensor
 
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.grafts.model_state import preserve_modes
-from cl_graft.inference.routing_rules import (
-    ClassStatistics,
-    discriminant,
-    least_energy,
-    least_entropy,
-    nearest_prototype,
-)
+from cl_graft.inference.routing_rules import ClassStatistics, discriminant, nearest_prototype
 from cl_graft.models import TaskModel
 from cl_graft.strategies import StrategyInputs, count_bytes, register_strategy, setting
-from cl_graft.strategies.benchmark import widen_logits
 from cl_graft.strategies.grafting_methods import (
     ENTRY,
     REGION_RATES,
-    keep_bank_,
     make_grafting_plugin,
 )
 from cl_graft.strategies.grafting_plugin import GraftingPlugin
@@ -42,9 +34,6 @@ Answers = tuple[Tensor, Tensor]
 """The task label that answers each row, (n,), and logits as wide as the widest task's."""
 
 
-LogitRule = Callable[[Mapping[int, Tensor]], Tensor]
-"""Takes each entry's own logits, by position; returns positions of entries, (n,)."""
-
 FeatureRule = Callable[[Tensor, ClassStatistics], Tensor]
 """Takes features, (n, d), and statistics of classes; returns positions of entries, (n,)."""
 
@@ -57,7 +46,7 @@ class RoutedText(SupervisedTemplate):
 
     Args:
         learner: Plugin that learns the tasks.
-        router: Router that picks the tasks; a plugin where it learns, too.
+        router: Plugin that picks the tasks.
         plugins: More plugins; they run after these.
         **template: Arguments of `SupervisedTemplate`; the model is a `MultiTaskText`.
 
@@ -70,12 +59,11 @@ class RoutedText(SupervisedTemplate):
         self,
         *,
         learner: GraftingPlugin,
-        router: FeatureRouter | AnswerRouter,
+        router: FeatureRouter,
         plugins: Sequence[Any] = (),
         **template: Any,
     ) -> None:
-        ours = [plugin for plugin in (learner, router) if isinstance(plugin, SupervisedPlugin)]
-        super().__init__(plugins=[*ours, *plugins], **template)
+        super().__init__(plugins=[learner, router, *plugins], **template)
         self.answered_by: Tensor | None = None
         self.learner = learner
         self.router = router
@@ -160,7 +148,8 @@ class FeatureRouter(SupervisedPlugin, supports_distributed=False):
         """Pick tasks, then have each answer its own rows."""
         strategy.carry(None)
         picked = self.rule(self._features(strategy, x), self.known).to(x.device)
-        labels = _labels(strategy, picked)
+        known = [strategy.find_label(position) for position in strategy.positions()]
+        labels = torch.tensor(known, device=picked.device)[picked]
         parts = {at: (picked == at).nonzero().squeeze(1) for at in strategy.positions()}
         answers: list[Tensor] = []
         for position, part in parts.items():
@@ -183,52 +172,13 @@ class FeatureRouter(SupervisedPlugin, supports_distributed=False):
         self.known = replace(self.known, **dict(tensors))
 
 
-class AnswerRouter:
-    """Pick tasks by the answers of all of them: a forward pass a task; nothing is kept."""
-
-    def __init__(self, rule: LogitRule) -> None:
-        self.rule = rule
-
-    def answer(self, strategy: RoutedText, x: Tensor) -> Answers:
-        """Have every task answer all rows, and keep the answers of those picked."""
-        model: Any = strategy.model
-        answers: dict[int, Tensor] = {}
-        for position in strategy.positions():
-            strategy.carry(position)
-            label = strategy.find_label(position)
-            answers[position] = model.forward_single_task(x, label)
-        picked = self.rule(answers).to(x.device)
-        wide = torch.stack([widen_logits(z, model.max_class_label) for z in answers.values()])
-        return _labels(strategy, picked), wide[picked, torch.arange(len(x), device=x.device)]
+_TRAITS: Any = {
+    **{"family": "grafting", "trains": "region", "stored_as": "entry", "config_grid": REGION_RATES},
+    **{"unsupported": HEAD_PER_TASK, "encoders_only": True, "kinds": "classification"},
+}
 
 
-def _labels(strategy: RoutedText, positions: Tensor) -> Tensor:
-    labels = [strategy.find_label(position) for position in strategy.positions()]
-    return torch.tensor(labels, device=positions.device)[positions]
-
-
-_Kind = TypeVar("_Kind", bound=type)
-
-
-def register_routed(name: str, *, source: str, adds: str = ENTRY) -> Callable[[_Kind], _Kind]:
-    """Register a method that learns as grafting does and picks the task by a router."""
-    return register_strategy(
-        name,
-        family="grafting",
-        source=source,
-        trains="region",
-        stored_as="entry",
-        adds=adds,
-        config_grid=REGION_RATES,
-        unsupported=HEAD_PER_TASK,
-        encoders_only=True,
-        kinds="classification",
-    )
-
-
-def build_routed(
-    inputs: StrategyInputs, router: FeatureRouter | AnswerRouter
-) -> SupervisedTemplate:
+def build_routed(inputs: StrategyInputs, router: FeatureRouter) -> SupervisedTemplate:
     """Return the strategy that learns as grafting does and answers as the router says."""
     return RoutedText(
         **inputs.template_arguments(optimizer=inputs.region_optimizer, head_group=True),
@@ -272,11 +222,12 @@ class FeatureMethod:
         return shape.classes * (4 * shape.model.hidden_size + 24)
 
 
-@register_routed(
+@register_strategy(
     "grafting_by_prototypes",
     source="the task of the nearest class mean in the base's features: Rebuffi et al., 2017, "
     "https://arxiv.org/abs/1611.07725",
     adds=f"{ENTRY}; the mean features of its classes",
+    **_TRAITS,
 )
 class GraftingByPrototypes(FeatureMethod):
     """Learn as grafting does, and pick the task whose class mean is at the smallest angle."""
@@ -288,11 +239,12 @@ class GraftingByPrototypes(FeatureMethod):
         return build_routed(inputs, router)
 
 
-@register_routed(
+@register_strategy(
     "grafting_by_discriminant",
     source="linear discriminant analysis of the base's features: Hayes and Kanan, 2020, "
     "https://arxiv.org/abs/1909.01520",
     adds=f"{ENTRY}; the mean features of its classes; the first task their covariance",
+    **_TRAITS,
 )
 class GraftingByDiscriminant(FeatureMethod):
     """Learn as grafting does, and pick the likeliest task if features are normally distributed."""
@@ -313,29 +265,3 @@ class GraftingByDiscriminant(FeatureMethod):
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the class means and, shared by all tasks, of one covariance."""
         return super().task_bytes(shape) + 4 * shape.model.hidden_size**2 / shape.tasks
-
-
-@register_routed(
-    "grafting_by_entropy",
-    source="the answer with the least entropy: Wortsman et al., 2020, "
-    "https://arxiv.org/abs/2006.14769",
-)
-class GraftingByEntropy:
-    """Learn as grafting does, let every task answer, and keep the answer of the least entropy."""
-
-    rule: ClassVar[staticmethod[[Mapping[int, Tensor]], Tensor]] = staticmethod(least_entropy)
-    load_state_ = staticmethod(keep_bank_)
-
-    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
-        """Return grafting with a router by answers."""
-        return build_routed(inputs, AnswerRouter(self.rule))
-
-
-@register_routed(
-    "grafting_by_energy",
-    source="the answer with the least energy: Liu et al., 2020, https://arxiv.org/abs/2010.03759",
-)
-class GraftingByEnergy(GraftingByEntropy):
-    """Learn as grafting does, let every task answer, and keep the answer of the least energy."""
-
-    rule: ClassVar[staticmethod[[Mapping[int, Tensor]], Tensor]] = staticmethod(least_energy)
