@@ -159,3 +159,21 @@ def write_pairs(path: Path) -> Path:
     ]
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     return path
+
+
+def banks_of(families: Any, shared: dict[str, Any], request: Any, tmp_path_factory: Any) -> Any:
+    """Return a function from a family's name to a bank of two tasks, learned at its first call.
+
+    A family has the kind of its checkpoint and settings, which go before the shared ones.
+    """
+    made: dict[str, Path] = {}
+
+    def bank(name: str) -> Path:
+        if name not in made:
+            kind, settings = families[name]
+            model, out = request.getfixturevalue(f"tiny_{kind}"), tmp_path_factory.mktemp(name)
+            tasks = ["scope", str(write_pairs(out / "answers.jsonl"))]
+            made[name] = tiny_run(out, model, tasks, **{**shared, **settings}) / "bank"
+        return made[name]
+
+    return bank

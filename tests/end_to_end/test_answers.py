@@ -9,11 +9,11 @@ import pytest
 import torch
 from answer_tasks import make_questions, question_task, write_answer_tasks, write_task
 from configs import config_with
-from tiny_runs import QUICK, forgets_nothing, tiny_run
+from tiny_runs import QUICK, forgets_nothing
 
 from cl_graft import load_bank, load_task, save_bank
 from cl_graft.banks.add import add_task
-from cl_graft.banks.open_bank import OpenBank, open_bank
+from cl_graft.banks.open_bank import OpenBank
 from cl_graft.banks.verify import verify
 from cl_graft.cli.predict import predict_command
 from cl_graft.errors import InputError
@@ -42,21 +42,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def settings(data: Path) -> dict:
     return {**QUICK, "data": str(data), "max_length": 32, "max_test": 10, "steps": 6}
-
-
-@pytest.fixture(scope="module")
-def run(tiny_bert: Path, settings: dict, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_run(tmp_path_factory.mktemp("run"), tiny_bert, TASKS, **settings)
-
-
-@pytest.fixture
-def bank(run: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(run / "bank", tmp_path / "bank")
-
-
-@pytest.fixture(scope="module")
-def opened(run: Path) -> OpenBank:
-    return open_bank(run)
 
 
 def test_answers_numbers_and_labels_are_learned_in_one_stream_and_nothing_is_forgotten(

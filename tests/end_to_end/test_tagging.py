@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 from kind_data import tagged_folder, tagged_records
-from tiny_runs import QUICK, forgets_nothing, tiny_run
+from tiny_runs import QUICK, forgets_nothing
 
 from cl_graft import load_bank, save_bank
 from cl_graft.banks.add import add_task
 from cl_graft.banks.input_texts import read_texts
-from cl_graft.banks.open_bank import OpenBank, list_calibration_notes, open_bank, predict
+from cl_graft.banks.open_bank import OpenBank, list_calibration_notes, predict
 from cl_graft.banks.verify import verify
 from cl_graft.cli.predict import predict_command
 from cl_graft.errors import InputError
@@ -46,21 +46,6 @@ def settings(data: Path) -> dict:
         "steps": 10,
         "grafting.lr": 0.02,
     }
-
-
-@pytest.fixture(scope="module")
-def run(tiny_bert: Path, settings: dict, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_run(tmp_path_factory.mktemp("run"), tiny_bert, TASKS, **settings)
-
-
-@pytest.fixture
-def bank(run: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(run / "bank", tmp_path / "bank")
-
-
-@pytest.fixture(scope="module")
-def opened(run: Path) -> OpenBank:
-    return open_bank(run)
 
 
 def test_tags_and_labels_are_learned_in_one_stream_and_nothing_is_forgotten(run: Path):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from tiny_runs import tiny_run, write_pairs
+from tiny_runs import banks_of
 
 FAMILIES = {
     "mean": ("bert", {"family": "encoder"}),
@@ -21,16 +19,5 @@ FAMILIES = {
 @pytest.fixture(scope="session")
 def bank_of_family(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
     """Return a function from a name of `FAMILIES` to a bank of two tasks, the second on top."""
-    made: dict[str, Path] = {}
-
-    def bank(name: str) -> Path:
-        if name not in made:
-            kind, settings = FAMILIES[name]
-            settings = {"localizer": "movement", **settings}  # regions with norms and biases
-            model = request.getfixturevalue(f"tiny_{kind}")
-            out = tmp_path_factory.mktemp(name)
-            tasks = ["scope", str(write_pairs(out / "answers.jsonl"))]
-            made[name] = tiny_run(out, model, tasks, max_length=64, **settings) / "bank"
-        return made[name]
-
-    return bank
+    regions_with_norms_and_biases = {"localizer": "movement", "max_length": 64}
+    return banks_of(FAMILIES, regions_with_norms_and_biases, request, tmp_path_factory)

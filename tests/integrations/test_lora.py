@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from integrations.readme import answered, run_readme
 from region_strategies import quick
 from slow_cases import slow
-from tiny_runs import tiny_run, write_pairs
+from tiny_runs import banks_of, tiny_run
 
 from cl_graft import InputError
 from cl_graft.banks.open_bank import OpenBank, open_bank
@@ -43,18 +42,7 @@ LINES = {"localizer": "base_gradient_rows", "density": 0.02, "max_length": 64}
 @pytest.fixture(scope="session")
 def bank_of_lines(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
     """Return a function from a name of `FAMILIES` to a bank of two tasks, regions of rows."""
-    made: dict[str, Path] = {}
-
-    def bank(name: str) -> Path:
-        if name not in made:
-            kind, settings = FAMILIES[name]
-            out = tmp_path_factory.mktemp(name)
-            tasks = ["scope", str(write_pairs(out / "answers.jsonl"))]
-            model = request.getfixturevalue(f"tiny_{kind}")
-            made[name] = tiny_run(out, model, tasks, **LINES, **settings) / "bank"
-        return made[name]
-
-    return bank
+    return banks_of(FAMILIES, LINES, request, tmp_path_factory)
 
 
 @st.composite
