@@ -204,6 +204,7 @@ def _lines(
     longest = max(task.words for task in tasks)
     length = next((n for n in _LENGTHS if n >= _TOKENS_A_WORD * longest), _LENGTHS[-1])
     stream, model = list_fields(PARTS["stream"]), list_fields(PARTS["model"])
+    writes = any(task.kind == Text2Text.name for task in tasks)
     yield "# What to learn, with what, and how; a setting that is not here has its default."
     yield f"# Use it: cl-graft compare {_plain(called)} --out first"
     yield ""
@@ -230,7 +231,7 @@ def _lines(
     yield ""
     yield "model:"
     yield f"  # {model['name'].description}"
-    if any(task.kind == Text2Text.name for task in tasks):
+    if writes:
         yield f"  name: {_value(_WRITER)}"
         yield "  # Text is written by a causal_lm or a seq2seq_lm (T5, BART)."
         yield "  family: causal_lm"
@@ -244,11 +245,13 @@ def _lines(
     yield "  seeds: [0]"
     yield ""
     yield "# Further settings, with their defaults:"
+    family = {"family": "causal_lm"} if writes else {}
+    defaults = config_from({"stream": {"tasks": ["any"]}, "model": family}).values()
     for part, names in _SHOWN_DEFAULTS.items():
         yield f"# {part}:"
         for name in names:
             field = list_fields(PARTS[part])[name]
-            yield f"#   {name}: {json.dumps(field.default)}  # {field.description}"
+            yield f"#   {name}: {json.dumps(defaults[part][name])}  # {field.description}"
 
 
 def _task_lines(task: FoundTask) -> Iterator[str]:

@@ -199,7 +199,18 @@ def _fill_in(values: Mapping[str, Any]) -> dict[str, Any]:
     if preset and isinstance(settings, Mapping) and "steps" in settings:
         filled["training"] = {"paper_steps": False, **dict(values.get("training", {}))}
         filled = merge_configs(preset, filled)
+    if _takes_random_regions(filled.get("model"), grafting := filled.get("grafting") or {}):
+        filled["grafting"] = {"localizer": "random", **grafting}
     return {"stream": {}, **{k: {} if v is None and k in PARTS else v for k, v in filled.items()}}
+
+
+def _takes_random_regions(model: object, grafting: object) -> bool:
+    """Tell whether the model is causal, and no setting of grafting asks for a dense run."""
+    if not (isinstance(model, Mapping) and isinstance(grafting, Mapping)):
+        return False
+    asks = {"retrain": False, "keep_standalone": True, "density": "auto"}
+    dense = any(grafting.get(name) == value for name, value in asks.items())
+    return model.get("family") == "causal_lm" and not dense and not grafting.get("dense_share")
 
 
 def _find_misplaced(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -45,6 +45,7 @@ def told(tiny_bert, tiny_gpt2, tmp_path_factory) -> dict[str, Told]:
         "bad config": [bad],
         "options": [tasks, "--batch-size", "16", "--density", "0.9", "--json"],
         "json": [gpt2, "--family", "causal_lm", "--quiet", "--json"],
+        "dense": [gpt2, "--family", "causal_lm", "--localizer", "movement", "--quiet", "--json"],
     }
     answers = cl_graft_each([["plan", *rest] for rest in commands.values()])
     return dict(zip(commands, answers, strict=True))
@@ -74,8 +75,9 @@ def test_json_is_one_document_with_all_numbers_in_bytes(told):
     assert answer.code == 0
     assert answer.err == ""
     assert {"parameters", "graftable", "tasks", "entry", "phases"} <= set(plan)
-    peaks = {phase["name"]: phase["peak"] for phase in plan["phases"]}
+    peaks = {phase["name"]: phase["peak"] for phase in told["dense"].json["phases"]}
     assert peaks["region training"] < peaks["dense run"]
+    assert {phase["name"] for phase in plan["phases"]} == set(peaks) - {"dense run"}
 
 
 def test_options_go_before_the_config_of_a_run(told):

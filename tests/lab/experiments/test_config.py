@@ -129,6 +129,25 @@ def test_the_paper_preset_fills_only_what_is_left_open():
     assert not config_with({"tasks": "a", "preset": "paper", "steps": 5}).training.paper_steps
 
 
+@pytest.mark.parametrize(
+    ("values", "localizer"),
+    [
+        ({}, "random"),
+        ({"localizer": "snip"}, "snip"),
+        ({"preset": "fast"}, "base_gradient"),
+        ({"family": "seq2seq_lm"}, "movement_by_tensor"),
+        ({"retrain": False}, "movement_by_tensor"),
+        ({"density": "auto"}, "movement_by_tensor"),
+        ({"keep_standalone": True}, "movement_by_tensor"),
+        ({"dense_share": 1.0}, "movement_by_tensor"),
+    ],
+)
+def test_a_causal_model_has_random_regions_unless_a_dense_run_is_asked_for(values, localizer):
+    config = config_with({"tasks": "a", "family": "causal_lm", **values})
+    assert config.grafting.localizer == localizer
+    assert config_from(config.values()) == config
+
+
 def test_a_file_is_read_and_overridden_by_sets(tmp_path):
     path = tmp_path / "stream.yaml"
     path.write_text("stream: {tasks: [a, b], shots: 4}\nfine_tuning: {lr: 1e-3}\ngrafting:\n")

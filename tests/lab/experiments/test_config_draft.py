@@ -243,3 +243,4 @@ def test_a_draft_of_text_to_text_names_a_model_that_writes_and_room_for_all_of_a
     assert draft.tasks[0].words > 90
     assert "  name: smollm2\n" in draft.text.replace('"', "")
     assert "  family: causal_lm\n" in draft.text
+    assert '#   localizer: "random"' in draft.text
