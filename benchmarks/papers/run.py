@@ -112,8 +112,6 @@ def run_experiment(
 
 def _check_regions(experiment: Experiment, config: ExperimentConfig) -> None:
     """Refuse what an experiment cannot localize by, before anything is computed."""
-    if config.grafting.density == "auto":
-        raise InputError("density 'auto' is for localize and streams: give experiments a number")
     if find_localizer(config.grafting.localizer).needs_path and not experiment.own_runs:
         raise InputError(
             f"{config.grafting.localizer} looks at gains gathered along a task's own dense run, "

@@ -51,8 +51,7 @@ class Stored:
             rows = f"at most {limit:,} training rows"
         # A named stream says itself how its tasks are answered.
         how = "" if config.get("stream.name") else _HOW.get(config.get("model.family", ""), "")
-        density = config.get("grafting.density", "auto")
-        share = density if density == "auto" else f"{100 * density:g} %"
+        share = f"{100 * config['grafting.density']:g} %"
         asked = "all" if most is None else f"at most {most:,}"
         steps = config.get("fine_tuning.steps", FineTuning().steps)
         due = "the paper's" if config.get("training.paper_steps") else steps

@@ -45,16 +45,15 @@ _Function = Annotated[
 class GraftingSettings:
     """Settings of how a task's region is found and trained."""
 
-    density: float | Literal["auto"] = Field(
+    density: float = Field(
         default=DEFAULT_DENSITY,
-        description="Share of the graftable coordinates in a task's region, in (0, 1]; 'auto' "
-        "takes the smallest of `budgets` whose graft keeps `auto_share` of the dense score on dev, "
-        "each scored with a head fitted to it.",
+        description="Share of the graftable coordinates in a task's region, in (0, 1].",
     )
     localizer: str | _Function = Field(
         default="movement_by_tensor",
         description="How a region is found: the name of a localizer, such as movement_by_tensor or "
-        "learned_mask; in Python also a score function.",
+        "learned_mask; in Python also a score function. In a config for a causal model the default "
+        "is random, unless another setting of grafting needs a dense run.",
     )
     layers: Layers = Field(
         default="all",
@@ -122,17 +121,11 @@ class GraftingSettings:
         description="Names of the earlier tasks on whose grafts a task trains in prefix mode, with "
         "those that these build on; None means all.",
     )
-    auto_share: float = Field(
-        default=0.98,
-        gt=0,
-        le=1,
-        description="Share of the dense score that density 'auto' keeps; a negative score, such as "
-        "a negated loss, may be worse by the same factor.",
-    )
     budgets: tuple[float, ...] = Field(
         default=(1e-4, 3e-4, 1e-3, 3e-3, 1e-2),
         min_length=1,
-        description="Densities that 'auto' tries, ascending, each in (0, 1].",
+        description="Densities that experiments on single tasks compare, each in (0, 1]; a stream "
+        "has one density and does not read it.",
     )
     keep_standalone: bool = Field(
         default=False, description="Also keep each task's whole region with its dense values."
@@ -141,9 +134,9 @@ class GraftingSettings:
 
     @field_validator("density")
     @classmethod
-    def _bound_the_density(cls, value: float | str) -> float | str:
-        if isinstance(value, float) and not 0 < value <= 1:
-            raise ValueError(f"must be in (0, 1] or 'auto', got {value}")
+    def _bound_the_density(cls, value: float) -> float:
+        if not 0 < value <= 1:
+            raise ValueError(f"must be in (0, 1], got {value}")
         return value
 
     @field_validator("layers")
@@ -188,11 +181,7 @@ class GraftingSettings:
         row = find_localizer(self.localizer)
         if row.needs_dense_run:
             return
-        asks = {
-            "density='auto'": self.density == "auto",
-            "retrain=False": not self.retrain,
-            "keep_standalone": self.keep_standalone,
-        }
+        asks = {"retrain=False": not self.retrain, "keep_standalone": self.keep_standalone}
         if refused := ", ".join(name for name, asked in asks.items() if asked):
             raise InputError(
                 f"{refused} needs densely fine-tuned weights, but the localizer {row.name!r} "
@@ -206,12 +195,11 @@ class GraftingSettings:
         Args:
             schedule: The schedule of a whole fine-tuning.
             share: The share, in (0, 1]; below 1 the last values are taken, without evaluations on
-                dev. None takes that of the localizer, or 1 where the region keeps or is compared
-                with dense values.
+                dev. None takes that of the localizer, or 1 where dense values are kept.
         """
         if share is None:
-            uses_values = self.keep_standalone or not self.retrain or self.density == "auto"
-            share = 1.0 if uses_values else find_localizer(self.localizer).dense_share
+            keeps_values = self.keep_standalone or not self.retrain
+            share = 1.0 if keeps_values else find_localizer(self.localizer).dense_share
         if share < 1:
             steps = max(1, round(share * schedule.steps))
             schedule = replace(schedule, steps=steps, evaluations=0)
@@ -224,8 +212,7 @@ class GraftingSettings:
 
     def coordinates(self, total: int) -> int:
         """Return the largest budget k among `total` coordinates; at least 1."""
-        density = max(self.budgets) if self.density == "auto" else self.density
-        return max(1, round(density * total))
+        return max(1, round(self.density * total))
 
     def candidates(self, total: int, *, k: int, owned: int = 0) -> int | None:
         """Return how many of `total` coordinates may be chosen for a budget k; None means all."""

@@ -24,10 +24,9 @@ from cl_graft.localization.reach import Reach, find_reach
 from cl_graft.localization.registry import Localizer, find_localizer
 from cl_graft.runtime.error_context import in_phase
 from cl_graft.runtime.run_context import ALONE, NO_CACHE, RunContext, cache_key
-from cl_graft.runtime.seeding import derive
 from cl_graft.training.dense_run import DenseRun, PhasePoints, fine_tune_task
 from cl_graft.training.learnable_task import LearnableTask, Passes
-from cl_graft.training.linear_probe import DevScores, check_head_fit, score_on_dev
+from cl_graft.training.linear_probe import check_head_fit
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +78,7 @@ def find_region(
     started = time.perf_counter()
     search = _Search(task, settings, context)
     localizer = search.localizer
-    if settings.density == "auto" or (not settings.retrain and settings.head_refit_rows):
+    if not settings.retrain and settings.head_refit_rows:
         check_head_fit(task)
     reach = search.reach
     if dense is None and localizer.needs_dense_run:
@@ -246,40 +245,17 @@ class _Search:
     def cut(
         self, ranking: Ranking, dense: DenseRun, *, k: int, without: Region
     ) -> tuple[Region, float | None]:
-        """Cut the region from a ranking; with tuned values, score its graft on dev."""
-        task, settings, counter = self.task, self.settings, self.counter
-        if not dense.tuned or (dense.dev is None and settings.density != "auto"):
-            return self.reach.cut(ranking, k, without=without), None
+        """Cut the region from a ranking; after a scored dense run, score its graft on dev."""
+        task, region = self.task, self.reach.cut(ranking, k, without=without)
+        if not dense.tuned or dense.dev is None:
+            return region, None
         task.model.eval()
-        if settings.density != "auto":
-            region = self.reach.cut(ranking, k, without=without)
-            counter.passes += Passes(forward=len(task.dev))
-            with (
-                replace_parameters(task.head, dense.head),
-                grafted(task.model, gather(dense.tuned, region)),
-            ):
-                return region, task.dev_score()
-
-        def measure() -> DevScores:
-            counter.passes += Passes(forward=len(task.dev))
-            return score_on_dev(task, seed=derive(settings.seed, task.content, "budget"))
-
-        total = ranking.layout.total
-        sizes = {min(k, max(1, round(density * total))) for density in settings.budgets}
-        distinct = {sum(self.reach.divide(size, owned=without)): size for size in sizes}
-        region, scores = Region.empty(ranking.layout), DevScores(0.0, 0.0)
-        with replace_parameters(task.head, dense.head):
-            with replace_parameters(task.parameters, dense.tuned):
-                dense_score = measure().fitted_head
-            share = settings.auto_share
-            wanted = dense_score * share if dense_score >= 0 else dense_score / share
-            for size in sorted(distinct.values()):
-                region = self.reach.cut(ranking, size, without=without)
-                with grafted(task.model, gather(dense.tuned, region)):
-                    scores = measure()
-                if scores.fitted_head >= wanted:
-                    break
-        return region, scores.own_head
+        self.counter.passes += Passes(forward=len(task.dev))
+        with (
+            replace_parameters(task.head, dense.head),
+            grafted(task.model, gather(dense.tuned, region)),
+        ):
+            return region, task.dev_score()
 
 
 @contextmanager

@@ -208,9 +208,9 @@ def _takes_random_regions(model: object, grafting: object) -> bool:
     """Tell whether the model is causal, and no setting of grafting asks for a dense run."""
     if not (isinstance(model, Mapping) and isinstance(grafting, Mapping)):
         return False
-    asks = {"retrain": False, "keep_standalone": True, "density": "auto"}
-    dense = any(grafting.get(name) == value for name, value in asks.items())
-    return model.get("family") == "causal_lm" and not dense and not grafting.get("dense_share")
+    keeps_values = grafting.get("retrain") is False or grafting.get("keep_standalone")
+    asks = keeps_values or grafting.get("dense_share")
+    return model.get("family") == "causal_lm" and not asks
 
 
 def _find_misplaced(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -282,9 +282,9 @@ def make_config(config: ExperimentConfig | Mapping[str, Any] | Path | str) -> Ex
     return config_from(config) if isinstance(config, Mapping) else load_config(config)
 
 
-def warn_of_large_density(density: float | Literal["auto"]) -> None:
+def warn_of_large_density(density: float) -> None:
     """Warn where a region has so large a share of the weights that few tasks fit a bank."""
-    if density != "auto" and density > _LARGE_DENSITY:
+    if density > _LARGE_DENSITY:
         logger.warning(
             "warning: density %g puts %.0f%% of the weights into each task's region, and a weight "
             "has one owner: grafts of %d tasks do not fit beside each other, and a graft is about "

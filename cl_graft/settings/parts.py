@@ -97,8 +97,8 @@ class GraftingLoopSettings(GraftingSettings):
         le=1,
         description="Steps of the dense run as a share of `fine_tuning.steps`; below 1 its last "
         "values are taken, without evaluations on dev. null takes that of the localizer, which is "
-        f"{SHORT_DENSE_SHARE} for movement and 1 for others, and 1 where the region keeps or is "
-        "compared with dense values (`retrain` off, `keep_standalone`, density 'auto').",
+        f"{SHORT_DENSE_SHARE} for movement and 1 for others, and 1 where dense values are kept "
+        "(`retrain` off, `keep_standalone`).",
     )
     optimizer: Optimizer = Field(
         default="adamw", description="Optimiser of the region and of the head beside it."

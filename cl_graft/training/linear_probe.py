@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +26,6 @@ RIDGES = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4)
 
 _ITERATIONS = 50
 _BATCH = 32
-_FOLDS = 5
 _TOKENS = 1 << 16
 """Largest number of tokens whose states are kept."""
 
@@ -68,45 +67,6 @@ def fit_head(task: LearnableTask, *, rows: int, seed: int) -> dict[str, Tensor]:
     return fit.name_values(fitted[min(range(len(fitted)), key=losses.__getitem__)])
 
 
-class DevScores(NamedTuple):
-    """Scores of a model on dev."""
-
-    own_head: float
-    fitted_head: float
-
-
-def score_on_dev(task: LearnableTask, *, seed: int) -> DevScores:
-    """Score the model on dev, in one pass, with its head and with heads fitted to other folds.
-
-    The model is left in eval mode.
-    """
-    head, count = task.head_module, len(task.dev)
-    if head is None or not task.head or count < _FOLDS:
-        task.model.eval()
-        score = task.dev_score()
-        return DevScores(score, score)
-    places = _bound(task, task.dev, permutation(count, seed, "dev rows").tolist())
-    count = len(places)
-    dev = list(_features(task, head, task.dev, sorted(places)))
-    targets = torch.cat([part.targets for part in dev])
-    model_logits = torch.cat([part.logits for part in dev])
-    folds = permutation(count, seed, "folds").to(targets.device).chunk(_FOLDS)
-    best, answers = math.inf, model_logits
-    for ridge in RIDGES:
-        logits, loss = torch.empty_like(model_logits), 0.0
-        for fold in folds:
-            left_out = torch.zeros(count, dtype=torch.bool, device=fold.device)
-            left_out[fold] = True
-            fit = _Fit(task, head, _at(dev, ~left_out))
-            values, rows = fit.solve(ridge), _at(dev, left_out)
-            logits[left_out] = torch.cat([fit.answer(values, part) for part in rows])
-            loss += len(fold) * fit.loss(values, rows)
-        if loss < best:
-            best, answers = loss, logits
-    targets = targets.cpu()
-    return DevScores(task.score(model_logits.cpu(), targets), task.score(answers.cpu(), targets))
-
-
 def count_fit_passes(task: LearnableTask, *, rows: int) -> Passes:
     """Return how many rows a fit of a task's head takes."""
     if task.head_module is None or not task.head:
@@ -116,10 +76,9 @@ def count_fit_passes(task: LearnableTask, *, rows: int) -> Passes:
 
 @dataclass(frozen=True, eq=False)
 class _Features:
-    """What a head is called with, its logits (all fp32) and the targets, for some rows."""
+    """What a head is called with, in fp32, and the targets, for some rows."""
 
     inputs: tuple[Any, ...]
-    logits: Tensor
     targets: Tensor
 
     def __len__(self) -> int:
@@ -132,16 +91,6 @@ class _Features:
         if not more:
             return features.flatten(1).square().sum(1)
         return features[more[0] != 0].square().sum(1)
-
-
-def _at(parts: Sequence[_Features], rows: Tensor) -> list[_Features]:
-    """Return the rows of all parts at which a mask, (n,), is True."""
-    chosen = []
-    for part, mask in zip(parts, rows.split([len(part) for part in parts]), strict=True):
-        if bool(mask.any()):
-            inputs = (each[mask] if isinstance(each, Tensor) else each for each in part.inputs)
-            chosen.append(_Features(tuple(inputs), part.logits[mask], part.targets[mask]))
-    return chosen
 
 
 def _bound(task: LearnableTask, examples: Examples, places: Sequence[int]) -> Sequence[int]:
@@ -159,7 +108,7 @@ def _bound(task: LearnableTask, examples: Examples, places: Sequence[int]) -> Se
 def _features(
     task: LearnableTask, head: nn.Module, examples: Examples, places: Sequence[int]
 ) -> Iterator[_Features]:
-    """Compute features, logits and targets of some rows, by batch where a head takes tokens."""
+    """Compute features and targets of some rows, by batch where a head takes tokens."""
     batches = _batches(task, head, examples, places)
     if task.head_takes_tokens:
         yield from batches
@@ -167,7 +116,6 @@ def _features(
     parts = list(batches)
     yield _Features(
         (torch.cat([part.inputs[0] for part in parts]),),
-        torch.cat([part.logits for part in parts]),
         torch.cat([part.targets for part in parts]),
     )
 
@@ -175,7 +123,7 @@ def _features(
 def _batches(
     task: LearnableTask, head: nn.Module, examples: Examples, places: Sequence[int]
 ) -> Iterator[_Features]:
-    """Compute features, logits and targets of some rows, batch by batch."""
+    """Compute features and targets of some rows, batch by batch."""
     places = examples.sort_by_length(places)
     seen: list[tuple[Any, ...]] = []
     task.model.eval()
@@ -185,7 +133,7 @@ def _batches(
         handle = head.register_forward_pre_hook(lambda _, given: seen.append(given))
         try:
             with torch.no_grad():
-                logits = task.forward(inputs.to(task.device))
+                task.forward(inputs.to(task.device))
         finally:
             handle.remove()
         if len(seen) != 1:
@@ -200,7 +148,7 @@ def _batches(
                 "the model answers NaN or infinities on the rows that a head is fitted to; are its "
                 "weights whole, and is the precision wide enough?"
             )
-        yield _Features((features, *more), logits.float(), targets.to(task.device))
+        yield _Features((features, *more), targets.to(task.device))
 
 
 class _Fit:
@@ -240,11 +188,6 @@ class _Fit:
         with torch.no_grad():
             value = float(self._loss(values, parts))
         return math.inf if math.isnan(value) else value
-
-    def answer(self, values: Mapping[str, Tensor], rows: _Features) -> Tensor:
-        """Return the logits of a head with these values, fp32."""
-        with torch.no_grad():
-            return functional_call(self._head, dict(values), rows.inputs).float()
 
     def name_values(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return values under the task's names and in its dtypes; the first ones if not finite."""

@@ -26,7 +26,7 @@ QUESTIONS = {
     "Does it use a GPU, or several?": (FAQ, True, ["--device", "--gpus-per-run"]),
     "Can the model be quantized?": (FAQ, True, ["GGUF", "bitsandbytes"]),
     "How do I choose density and learning rate?": (
-        FAQ, True, ["--tune", "--density auto", "grafting.density"],
+        FAQ, True, ["--tune", "--bytes-per-task", "grafting.density"],
     ),
     "What is its licence?": (FAQ, True, ["Apache-2.0"]),
     "How do I watch a run?": ("guides/tensorboard.md", None, ["tensorboard --logdir"]),

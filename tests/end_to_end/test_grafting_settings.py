@@ -64,20 +64,6 @@ def test_a_region_trains_without_dropout_where_it_is_not_wanted():
     assert not torch.equal(values[0.5, True], values[0.0, True])
 
 
-@pytest.mark.parametrize(("share", "chosen"), [(1e-9, 0.1), (1.0, None)])
-def test_auto_density_takes_the_smallest_budget_that_keeps_the_wanted_share(share, chosen):
-    run = learner(
-        mlp(),
-        vector_stream(labels=[0, 1]),
-        settings=quick(density="auto", auto_share=share, budgets=(0.1, 0.5, 1.0)),
-    )
-    run.strategy.train(run.train_stream[0])
-    entry = run.plugin.bank.entries[0]
-    if chosen is not None:
-        assert len(entry.region) == round(chosen * run.plugin.bank.layout.total)
-    assert entry.metadata["graft_dev"] >= share * entry.metadata["dense_dev"]
-
-
 def test_an_entry_records_what_was_said_of_its_task(tiny_bert):
     grown = []
     metadata = {0: TaskMetadata("mood", "f1", {"shots": 16})}

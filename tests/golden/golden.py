@@ -89,7 +89,6 @@ STREAMS: Mapping[str, tuple[str, str, dict[str, Any]]] = {
         },
     ),
     "isolated": ("bert", "grafting", {"mode": "isolated"}),
-    "auto density": ("bert", "grafting", {"density": "auto"}),
     "base gradient": ("bert", "grafting", {"localizer": "base_gradient"}),
     "standalone": ("bert", "grafting", {"keep_standalone": True}),
     "bf16": ("bert", "grafting", {"precision": "bf16"}),

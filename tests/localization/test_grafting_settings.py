@@ -28,7 +28,6 @@ def test_an_unknown_localizer_is_refused_when_the_settings_are_made():
         ({"localizer": "learned_mask"}, None, (100, 5)),
         ({"retrain": False}, None, (100, 5)),
         ({"keep_standalone": True}, None, (100, 5)),
-        ({"density": "auto"}, None, (100, 5)),
     ],
 )
 def test_a_dense_run_is_short_where_only_movement_is_read(changes, share, expected):

@@ -1,7 +1,5 @@
 """Every localizer runs on every kind of tasks."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from answer_data import answer_folder
@@ -60,14 +58,6 @@ def test_every_localizer_finds_a_region(localizer, learned):
         LOCALIZERS[localizer].allowed is not None and 0 < len(found.region) < wanted
     )
     assert all(torch.equal(value, before[name]) for name, value in task.parameters.items())
-
-
-def test_a_density_is_found_on_dev(learned):
-    _, bench, run = learned
-    settings = bench.localization(0, localizer="movement")
-    settings = replace(settings, density="auto", budgets=(0.01, 0.1))
-    found = find_region(bench.task(0), settings, dense=run)
-    assert len(found.region) in {bench.size(0.01), bench.size(0.1)}
 
 
 def test_rows_that_are_asked_one_by_one_answer_where_they_have_a_target(learned):

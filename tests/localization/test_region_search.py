@@ -11,13 +11,12 @@ from small_tasks import MemoryCache, make_task, settings
 from cl_graft.errors import InputError
 from cl_graft.grafts.graft import snapshot
 from cl_graft.grafts.region import Layout, Region
-from cl_graft.localization import LOCALIZERS, region_search
+from cl_graft.localization import LOCALIZERS
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.parameter_subsets import biases
 from cl_graft.localization.region_search import find_region
 from cl_graft.runtime.run_context import RunContext
 from cl_graft.training.learnable_task import Passes, total_passes
-from cl_graft.training.linear_probe import DevScores
 
 # The small task has no LayerNorm and no blocks.
 FITTING = sorted(set(LOCALIZERS) - {"layer_norm_only", "columns", "random_columns"})
@@ -71,43 +70,6 @@ def test_later_tasks_keep_their_whole_budget_and_pass_over_what_is_owned(candida
     assert without.region == first.region
 
 
-@pytest.mark.usefixtures("one_penalty")
-def test_auto_density_judges_a_graft_under_a_head_that_fits_it():
-    budgets = (0.2, 1.0)
-    auto = settings(density="auto", budgets=budgets, auto_share=0.9)
-    task = make_task()
-    dense = find_region(task, auto).dense
-    spoiled = replace(dense, head={name: -value for name, value in dense.head.items()})
-    found = [find_region(task, auto, dense=run) for run in (dense, spoiled)]
-    assert len(found[0].region) == len(found[1].region)
-    assert found[1].graft_dev < 0.5 < found[0].graft_dev
-
-
-@pytest.mark.usefixtures("one_penalty")
-@pytest.mark.parametrize(("share", "density"), [(0.5, 0.2), (1.0, 1.0)])
-def test_auto_density_lets_a_negative_score_be_worse_by_the_same_factor(
-    share, density, monkeypatch
-):
-    """Such as a negated loss, or a correlation."""
-    scores = iter([-1.0, -1.5, -1.0])
-    monkeypatch.setattr(
-        region_search, "score_on_dev", lambda *_, **__: DevScores(*[next(scores)] * 2)
-    )
-    auto = settings(density="auto", budgets=(0.2, 1.0), auto_share=share)
-    task = make_task()
-    assert find_region(task, auto).region.density == pytest.approx(density, 0.1)
-
-
-@pytest.mark.usefixtures("one_penalty")
-def test_auto_density_takes_one_pass_over_dev_a_size_and_one_for_the_dense_run():
-    task = make_task()
-    plain = find_region(task, settings(density=1.0))
-    auto = settings(density="auto", budgets=(0.3, 1.0), auto_share=1e-9)
-    first = find_region(task, auto, dense=plain.dense)
-    more = first.passes["localize"].forward - plain.passes["localize"].forward
-    assert more == len(task.dev)
-
-
 @pytest.mark.parametrize("name", slow_but(FEW, FITTING))
 def test_only_a_localizer_that_looks_at_tuned_weights_has_a_dense_run(name):
     task = make_task()
@@ -144,9 +106,7 @@ def test_without_a_dense_run_its_settings_do_not_decide_what_is_cached():
 
 
 @pytest.mark.parametrize("name", WITHOUT_DENSE_RUN)
-@pytest.mark.parametrize(
-    "asked", [{"density": "auto"}, {"retrain": False}, {"keep_standalone": True}]
-)
+@pytest.mark.parametrize("asked", [{"retrain": False}, {"keep_standalone": True}])
 def test_what_needs_tuned_weights_is_refused_without_a_dense_run(name, asked):
     with pytest.raises(InputError, match=f"{next(iter(asked))}.* needs .*{name!r}"):
         settings(localizer=name, **asked)

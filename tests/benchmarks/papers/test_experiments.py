@@ -117,7 +117,6 @@ def test_regions_of_several_tasks_follow_the_published_mask(
         ("fig11", "grafting.localizer=fish", "fish does not start from a γ_base"),
         ("fig15", "grafting.localizer=path_integral", "dense run"),
         ("fig8", "grafting.localizer=path_integral", "dense run"),
-        ("table2", "grafting.density=auto", "number"),
         ("table7", None, "LoRA needs the package peft"),
         ("sam_table1", None, "LoRA needs the package peft"),
     ],

@@ -54,7 +54,6 @@ def by_size(size, total):
         ({"localizer": "random"}, torch.optim.AdamW, lambda *sizes: 5 * by_size(*sizes)),
         *slow(
             ({"optimizer": "sgd"}, torch.optim.SGD, lambda *_: 0.3),
-            ({"density": "auto"}, torch.optim.AdamW, by_size),
             ({"lr": 0.01}, torch.optim.AdamW, lambda *_: 0.01),
             ({"lr_decay": "constant"}, torch.optim.AdamW, by_size),
         ),
