@@ -82,6 +82,11 @@ def inputs_of_task(
         )
 
 
+def localizer_seed(task: LearnableTask, settings: GraftingSettings) -> int:
+    """Return the seed of a localizer's random choices for a task."""
+    return derive(settings.seed, task.content, "mask")
+
+
 def _select(task: LearnableTask, tensors: Parameters) -> Parameters:
     """Return the tensors of the task's parameters; an empty mapping stays empty."""
     return {name: tensors[name] for name in task.parameters} if tensors else tensors
@@ -99,7 +104,7 @@ class _TaskGradients:
     on_loss: Callable[[int, float], None] | None
 
     def __post_init__(self) -> None:
-        self.seed = derive(self.settings.seed, self.task.content, "mask")
+        self.seed = localizer_seed(self.task, self.settings)
         rows = min(self.settings.mask_batch, len(self.task.train))
         self._order = BatchOrder(len(self.task.train), rows, self.seed, "batches")
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from cl_graft.grafts.region import Parameters
+from cl_graft.grafts.drawn_order import coordinates_at
+from cl_graft.grafts.region import Parameters, Region
 from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.localization.registry import RANDOM_RATE_FACTOR, SHORT_DENSE_SHARE, register_localizer
 from cl_graft.runtime.seeding import generator
@@ -59,19 +60,33 @@ def magnitude(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tenso
     return {name: value.float().abs() for name, value in inputs.base.items()}
 
 
+_TASKS = 32
+"""Regions that the first coordinates of an order are enough for."""
+
+
 @register_localizer(
     name="random",
     source="Panigrahi et al., 2023, https://arxiv.org/abs/2302.06600, Fig. 2 (control)",
     needs_gradients=False,
     needs_dense_run=False,
     rate_factor=RANDOM_RATE_FACTOR,
+    stored_as="seed",
 )
 def uniform(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
-    """Score coordinates by uniform draws, a function of the seed and the names."""
-    return {
-        name: torch.rand(base.shape, generator=generator(inputs.seed, "uniform", name))
+    """Score the first coordinates of the seed's order by their places, and all others below them.
+
+    The first are as many as `_TASKS` regions hold: to place all would take minutes in large models.
+    """
+    layout = inputs.layout
+    scores = {
+        name: torch.rand(base.shape, generator=generator(inputs.seed, "uniform", name)) - 2
         for name, base in inputs.base.items()
     }
+    places = torch.arange(min(_TASKS * k, layout.total))
+    drawn, places = coordinates_at(places, seed=inputs.seed, total=layout.total).sort()
+    for name, inside, part in Region(layout, drawn).by_parameter():
+        scores[name].view(-1)[inside] = -places[part] / len(places)
+    return scores
 
 
 @register_localizer(

@@ -79,7 +79,7 @@ register_localizer(
     name="base_gradient_rows",
     source="Yang et al., 2024, https://arxiv.org/abs/2412.06289 (unit), with this package's score",
     needs_dense_run=False,
-    whole_lines=True,
+    stored_as="lines",
     allowed=weight_matrices,
 )
 def base_gradient_rows(inputs: LocalizerInputs, *, k: int, steps: int) -> Parameters:
@@ -153,7 +153,7 @@ def count_unit(model: nn.Module, parameters: _Named) -> int:
 
 _S2FT = "Yang et al., 2024, https://arxiv.org/abs/2412.06289 (S2FT)"
 _UNITS: Any = {
-    **{"needs_dense_run": False, "whole_lines": True},
+    **{"needs_dense_run": False, "stored_as": "lines"},
     **{"allowed": feed_forward_matrices, "unit": count_unit},
 }
 

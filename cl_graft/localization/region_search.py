@@ -18,7 +18,7 @@ from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization.grafting_settings import GraftingSettings
-from cl_graft.localization.inputs_of_task import RowCounter, inputs_of_task
+from cl_graft.localization.inputs_of_task import RowCounter, inputs_of_task, localizer_seed
 from cl_graft.localization.ranking import Ranking, localize
 from cl_graft.localization.reach import Reach, find_reach
 from cl_graft.localization.registry import Localizer, find_localizer
@@ -41,6 +41,7 @@ class FoundRegion:
             dense run that was scored there.
         seconds: Wall time in seconds by phase; near 0 where the cache had the outcome.
         passes: Rows that the phases take; they count also where the cache had the outcome.
+        seed: Seed of the order that the region is the first part of; None if it is not drawn.
     """
 
     region: Region
@@ -49,6 +50,7 @@ class FoundRegion:
     graft_dev: float | None
     seconds: dict[str, float]
     passes: dict[str, Passes]
+    seed: int | None = None
 
 
 def find_region(
@@ -121,6 +123,7 @@ def find_region(
         graft_dev=graft_dev,
         seconds={**seconds, "localize": time.perf_counter() - started},
         passes={**dict.fromkeys(ran, dense.passes), "localize": search.counter.passes},
+        seed=localizer_seed(task, settings) if localizer.stored_as == "seed" else None,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from torch import Tensor, nn
 
@@ -69,8 +69,8 @@ class Localizer:
         per_tensor: Whether each tensor gives its share of a region (`rank_by_tensor`), in
             proportion to what may be chosen of it; otherwise scores are compared across the whole
             model.
-        whole_lines: Whether regions are whole columns or rows of matrices, of which a file holds
-            the numbers; the estimates of its bytes need it.
+        stored_as: What a file holds of its regions: ``"index"``, ``"lines"`` (the numbers of whole
+            columns or rows of matrices) or ``"seed"``; the estimates of its bytes need it.
         allowed: Function of (model, graftable parameters) that returns the parameters that may be
             chosen from; None means all.
         unit: Function of (model, parameters) that returns how many coordinates are ranked one
@@ -88,7 +88,7 @@ class Localizer:
     rate_factor: float = 1.0
     needs_path: bool = False
     per_tensor: bool = False
-    whole_lines: bool = False
+    stored_as: Literal["index", "lines", "seed"] = "index"
     allowed: Callable[[nn.Module, Mapping[str, nn.Parameter]], _Parameters] | None = None
     unit: Callable[[nn.Module, Mapping[str, nn.Parameter]], int] | None = None
     score_candidates: CandidateScore | None = None

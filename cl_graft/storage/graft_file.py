@@ -124,7 +124,12 @@ def pack_entry(entry: Entry, bank: GraftBank) -> bytes:
         "layout_sha256": parts.layout_sha256(bank.layout),
         "metadata": dict(entry.metadata),
     }
-    parts.region_record(entry.owned.region, "owned", tensors)
+    seed = entry.metadata.get("region_seed")
+    drawn = parts.drawn_record(entry.owned.region, seed, tensors) if isinstance(seed, int) else {}
+    if drawn:
+        content["drawn"] = drawn
+    else:
+        parts.region_record(entry.owned.region, "owned", tensors)
     parts.region_record(entry.owned_before, "owned_before", tensors)
     if entry.recorded_batch is not None:
         content["recorded"] = parts.recorded_batch_record(entry.recorded_batch, tensors)
@@ -145,7 +150,11 @@ def unpack_entry(
             raise ValueError(f"it is of task {head['task']!r:.80}, not {line['task']!r}")
         check_metadata("task", {"task": line["task"], "metadata": head["metadata"]})
         rest, recorded = line["size"] - line["owned"], None
-        owned = parts.read_region(line["owned"], "owned", tensors, bank.layout)
+        if "drawn" in head:
+            record = part(head, "drawn", dict)
+            owned = parts.read_drawn(record, line["owned"], tensors, bank.layout)
+        else:
+            owned = parts.read_region(line["owned"], "owned", tensors, bank.layout)
         before = parts.read_region(rest, "owned_before", tensors, bank.layout)
         if "recorded" in head:
             recorded = parts.read_recorded_batch(head["recorded"], tensors)

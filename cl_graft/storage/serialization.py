@@ -13,21 +13,26 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from cl_graft.errors import WrongArchitecture, WrongBase
 from cl_graft.grafts.bank import BaseIdentity, RecordedBatch
+from cl_graft.grafts.drawn_order import RULE, coordinates_at, places_of
 from cl_graft.grafts.graft import Graft
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.runtime.escaping import control_in
-from cl_graft.storage.elias_fano import pack_indices, unpack_indices
+from cl_graft.storage.elias_fano import pack_indices, packed_size, unpack_indices
 from cl_graft.storage.files import to_json
 from cl_graft.storage.matrix_lines import count_coordinates, read_lines, split_lines, unfold_lines
 from cl_graft.storage.metadata_schema import check_metadata
 
 _LARGEST_BATCH = 2**23
 """Most elements of a recorded batch's inputs that a padded width may unfold to."""
+
+DRAWN_BYTES = 240
+"""Bytes of a drawn region's rule, seed and hash in the header of a file."""
 
 _LOGITS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 """Types of the logits of a recorded batch."""
@@ -62,6 +67,43 @@ def read_region(count: int, key: str, tensors: Mapping[str, Tensor], layout: Lay
     if len(rest) and (index[1:] == index[:-1]).any():
         raise ValueError("coordinates of its columns and rows are listed a second time")
     return Region(layout, torch.from_numpy(index))
+
+
+def drawn_record(region: Region, seed: int, tensors: dict[str, Tensor]) -> dict[str, object]:
+    """Return how a region was drawn, or {} where an index is not longer.
+
+    A drawn region is the first part of the order of a seed without some of its places, which tensor
+    ``owned.passed_over`` holds: their coordinates were owned by earlier tasks.
+    """
+    total = region.layout.total
+    places = places_of(region.index, seed=seed, total=total)
+    drawn = int(places.max()) + 1 if len(places) else 0
+    if packed_size(drawn - len(places), drawn) + DRAWN_BYTES >= packed_size(len(region), total):
+        return {}
+    passed_over = np.delete(np.arange(drawn), places.numpy())
+    tensors["owned.passed_over"] = pack_indices(torch.from_numpy(passed_over), total=drawn)
+    return {"rule": RULE, "seed": seed, "places": drawn, "sha256": _index_sha256(region)}
+
+
+def read_drawn(
+    record: Mapping[str, Any], count: int, tensors: Mapping[str, Tensor], layout: Layout
+) -> Region:
+    """Read a region of `layout` that `drawn_record` described."""
+    if record["rule"] != RULE:
+        raise ValueError(f"its region is drawn by the rule {record['rule']!r:.80}, not {RULE!r}")
+    seed, drawn = part(record, "seed", int), part(record, "places", int)
+    if not count <= drawn <= layout.total or len(tensors["owned.values"]) != count:
+        raise ValueError(f"{count} coordinates cannot be of {drawn} places, or lack values")
+    passed_over = unpack_indices(tensors["owned.passed_over"], count=drawn - count, total=drawn)
+    places = torch.from_numpy(np.delete(np.arange(drawn), passed_over.numpy()))
+    region = Region.of(layout, coordinates_at(places, seed=seed, total=layout.total))
+    if _index_sha256(region) != record["sha256"]:
+        raise ValueError("its region is not the one that its seed draws here")
+    return region
+
+
+def _index_sha256(region: Region) -> str:
+    return hashlib.sha256(region.index.numpy().astype("<i8").tobytes()).hexdigest()
 
 
 def recorded_batch_record(

@@ -252,6 +252,7 @@ class TaskTraining:
                 **metadata.metadata,
                 "metric": "negative loss" if self._task.scored_by_loss else metadata.metric,
                 "localizer": search.localizer,
+                **({} if search.seed is None else {"region_seed": search.seed}),
                 "dense_dev": search.dense.dev,
                 "graft_dev": search.graft_dev,
                 "trained_dev": trained_dev,

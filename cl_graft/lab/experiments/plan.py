@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -44,6 +45,7 @@ from cl_graft.settings.parts import ModelSettings
 from cl_graft.storage.elias_fano import packed_size
 from cl_graft.storage.graft_file import pack_entry
 from cl_graft.storage.matrix_lines import largest_index
+from cl_graft.storage.serialization import DRAWN_BYTES
 from cl_graft.training.dense_run import DenseRun, fine_tune_task
 from cl_graft.training.examples import Examples
 from cl_graft.training.fine_tuning_settings import FineTuning
@@ -294,8 +296,8 @@ class Plan:
 def make_plan(config: ExperimentConfig) -> Plan:
     """Predict what learning tasks with the model of a config will take.
 
-    No data and no weights are read: of the model's files only `config.json`. The density ``"auto"``
-    is planned as the largest that it tries, and upper `layers` as the whole model. Tasks have as
+    No data and no weights are read: of the model's files only `config.json`. Upper `layers` are
+    planned as the whole model. Tasks have as
     many classes as the config names labels, and 2 where it names none. With a task of the kind
     text2text, answers are as long as its settings say, else half of `max_length`, the most that a
     run takes.
@@ -326,11 +328,13 @@ def make_plan(config: ExperimentConfig) -> Plan:
             f"max_length must be at most {most}, the positions of {settings.name!r}, got {length}"
         )
     limits = {"layers": grafting.layers, "modules": grafting.modules}
-    find_reach(fake.model, fake.parameters, localizer=grafting.localizer, **limits)
+    reach = find_reach(fake.model, fake.parameters, localizer=grafting.localizer, **limits)
+    stored_as = find_localizer(grafting.localizer).stored_as
+    if stored_as == "seed" and reach.total < fake.total:
+        stored_as = "index"
     region = grafting.coordinates(fake.total)
-    in_lines = find_localizer(grafting.localizer).whole_lines
     entry = entry_bytes(
-        fake.model, fake.model.heads["0"], size=region, length=length, in_lines=in_lines
+        fake.model, fake.model.heads["0"], size=region, length=length, stored_as=stored_as
     )
     with _errors_as_input_errors(f"{settings.name!r} ({model_config.model_type})"):
         phases = tuple(_track_phases(config, fake, length=length, region=region))
@@ -351,13 +355,13 @@ def make_plan(config: ExperimentConfig) -> Plan:
 
 
 def entry_bytes(
-    model: TaskModel, head: nn.Module, *, size: int, length: int, in_lines: bool
+    model: TaskModel, head: nn.Module, *, size: int, length: int, stored_as: str, owned: int = 0
 ) -> EntryBytes:
     """Return what the entry of a region of `size` coordinates, all owned, takes on disk.
 
     An entry of one coordinate is packed, and the other coordinates are added as the file format
-    stores them: with `in_lines` as columns and rows. The model may be one of fake tensors; `length`
-    is the number of tokens a row.
+    stores them (`Localizer.stored_as`), where earlier tasks own `owned` coordinates. The model may
+    be one of fake tensors; `length` is the number of tokens a row.
     """
     parameters = graftable_parameters(model)
     layout = Layout.of(parameters)
@@ -379,8 +383,15 @@ def entry_bytes(
     base = BaseIdentity("0" * 64, model.name, str(dtype).removeprefix("torch."))
     written = len(pack_entry(entry, GraftBank(layout, base)))
     head_bytes = sum(t.nbytes for t in state.values())
+    indices = packed_size(size, layout.total)
+    if stored_as == "lines":
+        indices = largest_index(size, layout)
+    elif stored_as == "seed":
+        passed_over = size * owned // max(1, layout.total - owned)
+        passed_over += 4 * math.isqrt(passed_over)  # four standard deviations
+        indices = min(indices, packed_size(passed_over, size + passed_over) + DRAWN_BYTES)
     return EntryBytes(
-        indices=largest_index(size, layout) if in_lines else packed_size(size, layout.total),
+        indices=indices,
         values=size * dtype.itemsize,
         head=head_bytes,
         rest=written - packed_size(1, layout.total) - dtype.itemsize - head_bytes,

@@ -377,7 +377,8 @@ def _size(
     if method.is_bound:
         return Size()
     if method.stored_as == "entry" or method.family == "merging":
-        return _density(method, budget, shape, head)
+        is_whole = config.grafting.layers == config.grafting.modules == "all"
+        return _density(method, budget, shape, head, is_whole=is_whole)
     heads = count_bytes(head.state_dict())
     if not method.has_size:
         raise InputError(f"there is no size to set: it adds {method.adds}")
@@ -398,15 +399,21 @@ def _size(
     return Size(name, value, round(size(value)))
 
 
-def _density(method: Method, budget: int, shape: StreamShape, head: nn.Module) -> Size:
+def _density(
+    method: Method, budget: int, shape: StreamShape, head: nn.Module, *, is_whole: bool
+) -> Size:
     """Return the density whose entry of a bank fits, or whose graft to be merged does."""
     total = sum(p.numel() for p in graftable_parameters(shape.model).values())
     beside = math.ceil(method.task_bytes(shape, {})) if method.has_size else 0
     localizer = find_localizer(method.fixed_config.get("grafting.localizer", shape.localizer))
-    options: Any = {"length": shape.length, "in_lines": localizer.whole_lines}
+    # A graft to be merged is stored by its coordinates, and so is a region in a part of the model.
+    by_index = localizer.stored_as == "seed" and not (is_whole and method.stored_as == "entry")
+    stored_as = "index" if by_index else localizer.stored_as
+    options: Any = {"length": shape.length, "stored_as": stored_as}
 
     def size(coordinates: int) -> int:
-        entry = entry_bytes(shape.model, head, size=coordinates, **options)
+        owned = (shape.tasks - 1) * coordinates
+        entry = entry_bytes(shape.model, head, size=coordinates, owned=owned, **options)
         if method.stored_as == "entry":
             return entry.total + _NAMES + beside
         return entry.indices + entry.values + entry.head + beside
