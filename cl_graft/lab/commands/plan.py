@@ -88,7 +88,7 @@ def _describe_plan(plan: Plan, config: ExperimentConfig, *, available: int | Non
         if any(phase.peak > available for phase in plan.phases):
             advice.append(
                 "To lower a phase: --micro-batch, --max-length, --gradient-checkpointing, --dtype "
-                "bfloat16; the localizer base_gradient needs no dense run."
+                "bfloat16; the localizer random needs no dense run."
             )
     answers = f", answers of {plan.answer_tokens}" if plan.answer_tokens else ""
     title = f"Memory, {plan.batch_size} × {plan.max_length} tokens a step, {config.model.precision}"
