@@ -60,8 +60,8 @@ def magnitude(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tenso
     return {name: value.float().abs() for name, value in inputs.base.items()}
 
 
-_TASKS = 32
-"""Regions that the first coordinates of an order are enough for."""
+_REGIONS = 4
+"""Regions that the first places of an order hold: enough while three quarters are not owned."""
 
 
 @register_localizer(
@@ -75,14 +75,14 @@ _TASKS = 32
 def uniform(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score the first coordinates of the seed's order by their places, and all others below them.
 
-    The first are as many as `_TASKS` regions hold: to place all would take minutes in large models.
+    The first are as many as `_REGIONS` hold: to place all would take minutes in large models.
     """
     layout = inputs.layout
     scores = {
-        name: torch.rand(base.shape, generator=generator(inputs.seed, "uniform", name)) - 2
+        name: torch.rand(base.shape, generator=generator(inputs.seed, "uniform", name)).sub_(2)
         for name, base in inputs.base.items()
     }
-    places = torch.arange(min(_TASKS * k, layout.total))
+    places = torch.arange(min(_REGIONS * k, layout.total))
     drawn, places = coordinates_at(places, seed=inputs.seed, total=layout.total).sort()
     for name, inside, part in Region(layout, drawn).by_parameter():
         scores[name].view(-1)[inside] = -places[part] / len(places)

@@ -46,6 +46,9 @@ RUN_CHOICES = frozenset({"comparison.strategies", "comparison.seeds", "compariso
 _LARGE_DENSITY = 0.1
 """Density above which a region is warned of."""
 
+_NEEDS_DENSE_RUN = ("keep_standalone", "dense_share")
+"""Settings of grafting that need a dense run where they are given, as `retrain` does if off."""
+
 _SET_BY_RUNS = {
     "fine_tuning": "fine_tuning",
     "seed": "comparison.seeds",
@@ -199,17 +202,20 @@ def _fill_in(values: Mapping[str, Any]) -> dict[str, Any]:
     if preset and isinstance(settings, Mapping) and "steps" in settings:
         filled["training"] = {"paper_steps": False, **dict(values.get("training", {}))}
         filled = merge_configs(preset, filled)
-    if _takes_random_regions(filled.get("model"), grafting := filled.get("grafting") or {}):
-        filled["grafting"] = {"localizer": "random", **grafting}
+    if _takes_random_regions(filled):
+        filled["grafting"] = {"localizer": "random", **(filled.get("grafting") or {})}
     return {"stream": {}, **{k: {} if v is None and k in PARTS else v for k, v in filled.items()}}
 
 
-def _takes_random_regions(model: object, grafting: object) -> bool:
+def _takes_random_regions(values: Mapping[str, Any]) -> bool:
     """Tell whether the model is causal, and no setting of grafting asks for a dense run."""
-    if not (isinstance(model, Mapping) and isinstance(grafting, Mapping)):
+    parts = [values.get(part) or {} for part in ("model", "grafting", "comparison")]
+    if not all(isinstance(part, Mapping) for part in parts):
         return False
-    keeps_values = grafting.get("retrain") is False or grafting.get("keep_standalone")
-    asks = keeps_values or grafting.get("dense_share")
+    model, grafting, comparison = parts
+    asks = grafting.get("retrain") is False or any(map(grafting.get, _NEEDS_DENSE_RUN))
+    swept = str(comparison.get("sweep"))
+    asks = asks or any(name in swept for name in ("retrain", *_NEEDS_DENSE_RUN))
     return model.get("family") == "causal_lm" and not asks
 
 

@@ -73,7 +73,7 @@ def drawn_record(region: Region, seed: int, tensors: dict[str, Tensor]) -> dict[
     """Return how a region was drawn, or {} where an index is not longer.
 
     A drawn region is the first part of the order of a seed without some of its places, which tensor
-    ``owned.passed_over`` holds: their coordinates were owned by earlier tasks.
+    ``owned.passed_over`` holds, such as those whose coordinates earlier tasks own.
     """
     total = region.layout.total
     places = places_of(region.index, seed=seed, total=total)
@@ -94,6 +94,8 @@ def read_drawn(
     seed, drawn = part(record, "seed", int), part(record, "places", int)
     if not count <= drawn <= layout.total or len(tensors["owned.values"]) != count:
         raise ValueError(f"{count} coordinates cannot be of {drawn} places, or lack values")
+    if packed_size(drawn - count, drawn) >= packed_size(count, layout.total):
+        raise ValueError(f"{count} coordinates of {drawn} places would be stored by an index")
     passed_over = unpack_indices(tensors["owned.passed_over"], count=drawn - count, total=drawn)
     places = torch.from_numpy(np.delete(np.arange(drawn), passed_over.numpy()))
     region = Region.of(layout, coordinates_at(places, seed=seed, total=layout.total))

@@ -100,7 +100,8 @@ def test_a_region_that_its_seed_does_not_draw_keeps_its_index(tmp_path):
         ({"seed": "5"}, "seed must be int"),
         ({"places": SIZE - 1}, f"{SIZE} coordinates cannot be of {SIZE - 1} places"),
         ({"places": 2**40}, f"cannot be of {2**40} places"),
-        ({"places": 500_000}, "take .* bytes, got"),
+        ({"places": 500_000}, "would be stored by an index"),
+        ({"places": SIZE + 40}, "take .* bytes, got"),
     ],
 )
 def test_a_draw_that_was_changed_is_refused(changes, said):

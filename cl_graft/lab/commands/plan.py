@@ -72,9 +72,13 @@ def plan_command(
 
 
 def _describe_plan(plan: Plan, config: ExperimentConfig, *, available: int | None) -> list[Any]:
+    from cl_graft.lab.experiments.plan import find_storage
     from cl_graft.runtime.byte_sizes import readable_bytes as size
+    from cl_graft.storage.elias_fano import packed_size
 
-    entry = plan.entry
+    entry, together = plan.entry, plan.tasks * plan.entry_total
+    if find_storage(config.grafting) == "seed":  # later entries pass over what earlier ones own
+        together += plan.tasks * packed_size(plan.region, plan.graftable)
     columns = ["phase", "model", "kept beside it", "a step on top", "peak"]
     rows = [
         [phase.name, *map(size, (plan.model_bytes, phase.kept, phase.step, phase.peak))]
@@ -101,8 +105,8 @@ def _describe_plan(plan: Plan, config: ExperimentConfig, *, available: int | Non
         f"{size(entry.values)}, indices {size(entry.indices)} "
         f"({8 * entry.indices / plan.region:.1f} bits each), head {size(entry.head)}, the rest "
         f"{size(entry.rest)}.",
-        f"{plan.tasks:,} tasks own all graftable coordinates; together "
-        f"{size(plan.tasks * plan.entry_total)} on disk.",
+        f"{plan.tasks:,} tasks own all graftable coordinates; together at most {size(together)} on "
+        "disk.",
     ]
 
 

@@ -328,10 +328,8 @@ def make_plan(config: ExperimentConfig) -> Plan:
             f"max_length must be at most {most}, the positions of {settings.name!r}, got {length}"
         )
     limits = {"layers": grafting.layers, "modules": grafting.modules}
-    reach = find_reach(fake.model, fake.parameters, localizer=grafting.localizer, **limits)
-    stored_as = find_localizer(grafting.localizer).stored_as
-    if stored_as == "seed" and reach.total < fake.total:
-        stored_as = "index"
+    find_reach(fake.model, fake.parameters, localizer=grafting.localizer, **limits)
+    stored_as = find_storage(grafting)
     region = grafting.coordinates(fake.total)
     entry = entry_bytes(
         fake.model, fake.model.heads["0"], size=region, length=length, stored_as=stored_as
@@ -352,6 +350,13 @@ def make_plan(config: ExperimentConfig) -> Plan:
         entry_total=entry.total,
         phases=phases,
     )
+
+
+def find_storage(settings: GraftingSettings) -> str:
+    """Return `Localizer.stored_as`, but ``"index"`` for draws from a part of the model."""
+    stored_as = find_localizer(settings.localizer).stored_as
+    whole = settings.layers == settings.modules == "all"
+    return "index" if stored_as == "seed" and not whole else stored_as
 
 
 def entry_bytes(
@@ -388,7 +393,7 @@ def entry_bytes(
         indices = largest_index(size, layout)
     elif stored_as == "seed":
         passed_over = size * owned // max(1, layout.total - owned)
-        passed_over += 4 * math.isqrt(passed_over)  # four standard deviations
+        passed_over += 4 * math.isqrt(passed_over)  # as draws scatter
         indices = min(indices, packed_size(passed_over, size + passed_over) + DRAWN_BYTES)
     return EntryBytes(
         indices=indices,

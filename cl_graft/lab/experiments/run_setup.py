@@ -88,6 +88,10 @@ def check_strategy(
             "strategies: all takes those that can"
         )
     method.check_tasks(tasks)
+    try:
+        config.with_values(method.fixed_config)
+    except InputError as error:
+        raise InputError(f"strategy {method.name!r} cannot run: {error}") from None
     if shape is None:
         shape = _make_shape([method], config, tasks)
     if shape is None:

@@ -139,6 +139,7 @@ def test_the_paper_preset_fills_only_what_is_left_open():
         ({"retrain": False}, "movement_by_tensor"),
         ({"keep_standalone": True}, "movement_by_tensor"),
         ({"dense_share": 1.0}, "movement_by_tensor"),
+        ({"sweep": {"dense_share": [0.2, 1.0]}}, "movement_by_tensor"),
     ],
 )
 def test_a_causal_model_has_random_regions_unless_a_dense_run_is_asked_for(values, localizer):

@@ -43,7 +43,7 @@ CHOICES = {
     "no dense run": {"localizer": "base_gradient"},
     "grid": {"tasks": ["scope"], "grid": True, "steps": 3},
     "fp16": {"precision": "fp16", "micro_batch": 4, "localizer": "learned_mask"},
-    "prompts": {"family": "causal_lm", "max_length": 48, "steps": 3},
+    "prompts": {"family": "causal_lm", "max_length": 48, "steps": 3, "localizer": "movement"},
 }
 
 

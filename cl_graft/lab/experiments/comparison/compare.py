@@ -25,7 +25,7 @@ from cl_graft.kinds.text_task import make_task_head
 from cl_graft.lab.experiments import folders
 from cl_graft.lab.experiments.comparison.sweep import SingleComparison, draw_orders, expand_sweep
 from cl_graft.lab.experiments.comparison.tuning import Tuning, stored_tuning, tune, with_values
-from cl_graft.lab.experiments.plan import entry_bytes
+from cl_graft.lab.experiments.plan import entry_bytes, find_storage
 from cl_graft.lab.experiments.run import run
 from cl_graft.lab.experiments.run_setup import (
     check_strategies,
@@ -43,7 +43,6 @@ from cl_graft.lab.results.comparison import (
     summarize,
 )
 from cl_graft.lab.results.run_results import RunResult, command
-from cl_graft.localization import find_localizer
 from cl_graft.models import Loaded, graftable_parameters
 from cl_graft.models.answering_config import describe_other_settings
 from cl_graft.runtime.byte_sizes import largest_within
@@ -377,8 +376,8 @@ def _size(
     if method.is_bound:
         return Size()
     if method.stored_as == "entry" or method.family == "merging":
-        is_whole = config.grafting.layers == config.grafting.modules == "all"
-        return _density(method, budget, shape, head, is_whole=is_whole)
+        own = config.with_values(method.fixed_config).grafting
+        return _density(method, budget, shape, head, stored_as=find_storage(own))
     heads = count_bytes(head.state_dict())
     if not method.has_size:
         raise InputError(f"there is no size to set: it adds {method.adds}")
@@ -400,15 +399,13 @@ def _size(
 
 
 def _density(
-    method: Method, budget: int, shape: StreamShape, head: nn.Module, *, is_whole: bool
+    method: Method, budget: int, shape: StreamShape, head: nn.Module, *, stored_as: str
 ) -> Size:
     """Return the density whose entry of a bank fits, or whose graft to be merged does."""
     total = sum(p.numel() for p in graftable_parameters(shape.model).values())
     beside = math.ceil(method.task_bytes(shape, {})) if method.has_size else 0
-    localizer = find_localizer(method.fixed_config.get("grafting.localizer", shape.localizer))
-    # A graft to be merged is stored by its coordinates, and so is a region in a part of the model.
-    by_index = localizer.stored_as == "seed" and not (is_whole and method.stored_as == "entry")
-    stored_as = "index" if by_index else localizer.stored_as
+    if method.stored_as != "entry" and stored_as == "seed":
+        stored_as = "index"  # as a graft to be merged is stored
     options: Any = {"length": shape.length, "stored_as": stored_as}
 
     def size(coordinates: int) -> int:

@@ -5,6 +5,7 @@ import json
 
 import pytest
 from configs import changed, config_with
+from safetensors.torch import load_file
 from slow_cases import slow
 
 from cl_graft.errors import InputError
@@ -120,6 +121,8 @@ def test_rows_and_drawn_weights_need_no_index_so_more_of_them_fit(
     tasks = load_tasks(config.stream, seed=0)
     stored = run(config, strategy="grafting", seed=0, out=tmp_path, tasks=tasks).bytes
     assert sizes["grafting"].bytes - 1_200 < sum(stored.values()) / 2 <= BUDGET
+    files = [load_file(path) for path in tmp_path.rglob("entries/*")]
+    assert ["owned.index" in file for file in files] == [localizer != "random"] * 2
     scattered, _ = fits(BUDGET, strategies=["grafting"])
     assert sizes["grafting"].value > more * scattered["grafting"].value
 
