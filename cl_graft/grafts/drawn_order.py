@@ -22,19 +22,19 @@ _AT_ONCE = 2**18
 """Numbers that are mixed at a time: as many as a CPU's cache holds."""
 
 
-def coordinates_at(places: Tensor, *, seed: int, total: int) -> Tensor:
+def find_coordinates(places: Tensor, *, seed: int, total: int) -> Tensor:
     """Return the coordinates at some places of an order, int64, in the order of `places`.
 
     Examples:
         >>> from torch import arange
-        >>> coordinates_at(arange(5), seed=0, total=5).sort().values
+        >>> find_coordinates(arange(5), seed=0, total=5).sort().values
         tensor([0, 1, 2, 3, 4])
     """
     return _walk(places, seed, total, backwards=False)
 
 
-def places_of(coordinates: Tensor, *, seed: int, total: int) -> Tensor:
-    """Return the place of each coordinate in an order, int64; `coordinates_at` backwards."""
+def find_places(coordinates: Tensor, *, seed: int, total: int) -> Tensor:
+    """Return the place of each coordinate in an order, int64; `find_coordinates` backwards."""
     return _walk(coordinates, seed, total, backwards=True)
 
 

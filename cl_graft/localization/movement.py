@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from cl_graft.grafts.drawn_order import coordinates_at
+from cl_graft.grafts.drawn_order import find_coordinates
 from cl_graft.grafts.region import Parameters, Region
 from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.localization.registry import RANDOM_RATE_FACTOR, SHORT_DENSE_SHARE, register_localizer
@@ -83,7 +83,7 @@ def uniform(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]
         for name, base in inputs.base.items()
     }
     places = torch.arange(min(_REGIONS * k, layout.total))
-    drawn, places = coordinates_at(places, seed=inputs.seed, total=layout.total).sort()
+    drawn, places = find_coordinates(places, seed=inputs.seed, total=layout.total).sort()
     for name, inside, part in Region(layout, drawn).by_parameter():
         scores[name].view(-1)[inside] = -places[part] / len(places)
     return scores

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from cl_graft.errors import WrongArchitecture, WrongBase
 from cl_graft.grafts.bank import BaseIdentity, RecordedBatch
-from cl_graft.grafts.drawn_order import RULE, coordinates_at, places_of
+from cl_graft.grafts.drawn_order import RULE, find_coordinates, find_places
 from cl_graft.grafts.graft import Graft
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.runtime.escaping import control_in
@@ -76,7 +76,7 @@ def drawn_record(region: Region, seed: int, tensors: dict[str, Tensor]) -> dict[
     ``owned.passed_over`` holds, such as those whose coordinates earlier tasks own.
     """
     total = region.layout.total
-    places = places_of(region.index, seed=seed, total=total)
+    places = find_places(region.index, seed=seed, total=total)
     drawn = int(places.max()) + 1 if len(places) else 0
     if packed_size(drawn - len(places), drawn) + DRAWN_BYTES >= packed_size(len(region), total):
         return {}
@@ -98,7 +98,7 @@ def read_drawn(
         raise ValueError(f"{count} coordinates of {drawn} places would be stored by an index")
     passed_over = unpack_indices(tensors["owned.passed_over"], count=drawn - count, total=drawn)
     places = torch.from_numpy(np.delete(np.arange(drawn), passed_over.numpy()))
-    region = Region.of(layout, coordinates_at(places, seed=seed, total=layout.total))
+    region = Region.of(layout, find_coordinates(places, seed=seed, total=layout.total))
     if _index_sha256(region) != record["sha256"]:
         raise ValueError("its region is not the one that its seed draws here")
     return region

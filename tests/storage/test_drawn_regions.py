@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from stored_banks import base_identity, entry_of, same_bank
 
 from cl_graft.grafts.bank import GraftBank
-from cl_graft.grafts.drawn_order import coordinates_at, places_of
+from cl_graft.grafts.drawn_order import find_coordinates, find_places
 from cl_graft.grafts.region import Layout, Region, union
 from cl_graft.storage import load_bank, save_bank
 from cl_graft.storage.elias_fano import packed_size
@@ -25,7 +25,7 @@ SIZE = 20_000
 
 
 def first_places(seed: int, *, without: Region = NONE) -> Region:
-    order = coordinates_at(torch.arange(2 * SIZE), seed=seed, total=LAYOUT.total)
+    order = find_coordinates(torch.arange(2 * SIZE), seed=seed, total=LAYOUT.total)
     return Region.of(LAYOUT, order[~torch.isin(order, without.index)][:SIZE])
 
 
@@ -44,13 +44,13 @@ def bank_of_draws(tasks: int = 3) -> GraftBank:
 @given(st.integers(1, 3_000), st.integers(0, 2**63 - 1))
 def test_an_order_has_every_coordinate_once_and_a_place_leads_back(total, seed):
     places = torch.arange(total)
-    order = coordinates_at(places, seed=seed, total=total)
+    order = find_coordinates(places, seed=seed, total=total)
     assert torch.equal(order.sort().values, places)
-    assert torch.equal(places_of(order, seed=seed, total=total), places)
+    assert torch.equal(find_places(order, seed=seed, total=total), places)
 
 
 def test_an_order_stays_what_banks_were_written_with():
-    order = coordinates_at(torch.arange(6), seed=7, total=106_202_880)
+    order = find_coordinates(torch.arange(6), seed=7, total=106_202_880)
     assert order.tolist() == [62186941, 24792612, 16519503, 43084415, 44488211, 96848476]
 
 
@@ -59,7 +59,7 @@ def test_the_first_places_lie_as_draws_without_replacement_do(total):
     size, bins = 50_000, 100
     regions = []
     for seed in range(2):
-        order = coordinates_at(torch.arange(size), seed=seed, total=total)
+        order = find_coordinates(torch.arange(size), seed=seed, total=total)
         for part in (order * bins // total, order % bins):
             counts = part.bincount(minlength=bins)
             chi = (counts - size / bins).square().sum() / (size / bins)

@@ -376,8 +376,8 @@ def _size(
     if method.is_bound:
         return Size()
     if method.stored_as == "entry" or method.family == "merging":
-        own = config.with_values(method.fixed_config).grafting
-        return _density(method, budget, shape, head, stored_as=find_storage(own))
+        grafting = config.with_values(method.fixed_config).grafting
+        return _density(method, budget, shape, head, stored_as=find_storage(grafting))
     heads = count_bytes(head.state_dict())
     if not method.has_size:
         raise InputError(f"there is no size to set: it adds {method.adds}")
