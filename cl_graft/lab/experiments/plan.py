@@ -297,10 +297,9 @@ def make_plan(config: ExperimentConfig) -> Plan:
     """Predict what learning tasks with the model of a config will take.
 
     No data and no weights are read: of the model's files only `config.json`. Upper `layers` are
-    planned as the whole model. Tasks have as
-    many classes as the config names labels, and 2 where it names none. With a task of the kind
-    text2text, answers are as long as its settings say, else half of `max_length`, the most that a
-    run takes.
+    planned as the whole model. Tasks have as many classes as the config names labels, and 2 where
+    it names none. With a task of the kind text2text, answers are as long as its settings say, else
+    half of `max_length`, the most that a run takes. The entry is that of the first task.
 
     Raises:
         InputError: If the config does not say how long rows are, a number is out of range, answers
