@@ -57,4 +57,4 @@ def _walk(numbers: Tensor, seed: int, total: int, *, backwards: bool) -> Tensor:
                     mixed ^= mixed >> half
             part[left] = mixed
             left = left[mixed >= total]
-    return from_numpy(out.astype(np.int64))
+    return from_numpy(out.view(np.int64))

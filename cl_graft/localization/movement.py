@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from cl_graft.grafts.drawn_order import find_coordinates
-from cl_graft.grafts.region import Parameters, Region
+from cl_graft.grafts.drawn_order import find_places
+from cl_graft.grafts.region import Parameters
 from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.localization.registry import RANDOM_RATE_FACTOR, SHORT_DENSE_SHARE, register_localizer
-from cl_graft.runtime.seeding import generator
 
 
 @register_localizer(
@@ -60,10 +59,6 @@ def magnitude(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tenso
     return {name: value.float().abs() for name, value in inputs.base.items()}
 
 
-_REGIONS = 4
-"""Regions that the first places of an order hold: enough while three quarters are not owned."""
-
-
 @register_localizer(
     name="random",
     source="Panigrahi et al., 2023, https://arxiv.org/abs/2302.06600, Fig. 2 (control)",
@@ -73,20 +68,11 @@ _REGIONS = 4
     stored_as="seed",
 )
 def uniform(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
-    """Score the first coordinates of the seed's order by their places, and all others below them.
-
-    The first are as many as `_REGIONS` hold: to place all would take minutes in large models.
-    """
+    """Score coordinates by their places in the order of the seed; `localize` needs no scores."""
     layout = inputs.layout
-    scores = {
-        name: torch.rand(base.shape, generator=generator(inputs.seed, "uniform", name)).sub_(2)
-        for name, base in inputs.base.items()
-    }
-    places = torch.arange(min(_REGIONS * k, layout.total))
-    drawn, places = find_coordinates(places, seed=inputs.seed, total=layout.total).sort()
-    for name, inside, part in Region(layout, drawn).by_parameter():
-        scores[name].view(-1)[inside] = -places[part] / len(places)
-    return scores
+    places = find_places(torch.arange(layout.total), seed=inputs.seed, total=layout.total)
+    parts = zip(inputs.parameters, layout.shapes, (-places).split(layout.sizes), strict=True)
+    return {name: part.double().view(shape) for name, shape, part in parts}
 
 
 @register_localizer(

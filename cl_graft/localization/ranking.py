@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from cl_graft.errors import NotFinite
+from cl_graft.grafts.drawn_order import find_coordinates
 from cl_graft.grafts.graft import gather
 from cl_graft.grafts.model_state import train_only
 from cl_graft.grafts.region import Layout, Parameters, Region, union
@@ -141,6 +142,11 @@ def localize(
             rank_region(region, values[where.to(values.device)], depth=min(depth, len(region)))
             for region, where in zip(movers, places, strict=True)
         ]
+    elif row.stored_as == "seed":
+        ranked = [
+            draw(part, seed=inputs.seed, depth=_share(part, share, depth))
+            for part, share in _split(inputs.parameters, parts)
+        ]
     else:
         with block:
             scores = row.score(inputs, k=k, steps=steps)
@@ -176,6 +182,13 @@ def _interleave(rankings: Sequence[Ranking], shares: Sequence[float]) -> Ranking
     ]
     best = torch.cat(numbers).sort(stable=True).indices
     return Ranking(rankings[0].layout, torch.cat([ranking.order for ranking in rankings])[best])
+
+
+def draw(parameters: Parameters, *, seed: int, depth: int) -> Ranking:
+    """Take the first `depth` coordinates of the order that a seed names, without scores."""
+    layout = Layout.of(parameters)
+    order = find_coordinates(torch.arange(depth), seed=seed, total=layout.total)
+    return Ranking(layout, order)
 
 
 def rank(scores: Parameters, *, depth: int) -> Ranking:

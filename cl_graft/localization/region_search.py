@@ -105,13 +105,9 @@ def find_region(
     k, beside = sum(counts), reach.count_beside(counts, owned=passed_over)
     region, graft_dev = Region.empty(layout), None
     if k:
-        ranking = search.rank(
-            dense,
-            k=k,
-            depth=max(20 * k, layout.total // 20) + beside,
-            min_depth=k + beside,
-            owned=beside,
-        )
+        # A deeper ranking serves other densities from the cache, where computing one takes long.
+        deep = max(20 * k, layout.total // 20) if localizer.needs_gradients else k
+        ranking = search.rank(dense, k=k, depth=deep + beside, min_depth=k + beside, owned=beside)
         with _name_localizer(localizer.name):
             region, graft_dev = search.cut(ranking, dense, k=budget, without=passed_over)
     if graft_dev is not None:

@@ -455,6 +455,8 @@ def track_localization(fake: FakeModel, settings: GraftingSettings, *, length: i
             if candidates is not None and localizer.score_candidates is not None:
                 localizer.score_candidates(inputs, fake.region(candidates), k=k, steps=1)
                 return
+            if localizer.stored_as == "seed":
+                return
             scores = inputs.zeros()
             if localizer.needs_gradients:
                 add_gradient_(inputs, 0, into=lambda name, gradient: None)
