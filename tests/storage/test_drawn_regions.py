@@ -67,8 +67,7 @@ def test_the_first_places_lie_as_draws_without_replacement_do(total):
         gaps = order.sort().values.diff()
         assert gaps.double().std() == pytest.approx(total / size, rel=0.05)
         regions.append(set(order.tolist()))
-    shared = len(regions[0] & regions[1])
-    assert shared == pytest.approx(size**2 / total, rel=0.12)
+    assert len(regions[0] & regions[1]) == pytest.approx(size**2 / total, rel=0.12)
 
 
 def test_a_bank_of_draws_comes_back_from_seeds_without_an_index(tmp_path):
@@ -88,8 +87,7 @@ def test_a_region_that_its_seed_does_not_draw_keeps_its_index(tmp_path):
     bank = bank.append(replace(entry, metadata={**entry.metadata, "region_seed": 2}))
     save_bank(bank, tmp_path)
     assert same_bank(load_bank(tmp_path), bank)
-    (path,) = (tmp_path / "entries").iterdir()
-    assert "owned.index" in load_file(path)
+    assert ["owned.index" in load_file(p) for p in (tmp_path / "entries").iterdir()] == [True]
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ class MergingMethod:
         if not localizer.needs_dense_run:
             raise InputError(
                 f"merging needs the values of a dense run, and the localizer {localizer.name!r} "
-                "makes none; choose another localizer"
+                "makes none; choose another localizer, such as movement_by_tensor"
             )
 
     @staticmethod
