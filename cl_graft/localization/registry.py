@@ -70,7 +70,7 @@ class Localizer:
             proportion to what may be chosen of it; otherwise scores are compared across the whole
             model.
         stored_as: What a file holds of its regions: ``"index"``, ``"lines"`` (the numbers of whole
-            columns or rows of matrices) or ``"seed"``; the estimates of its bytes need it.
+            columns or rows of matrices) or ``"seed"`` (draws, which `localize` makes unscored).
         allowed: Function of (model, graftable parameters) that returns the parameters that may be
             chosen from; None means all.
         unit: Function of (model, parameters) that returns how many coordinates are ranked one
