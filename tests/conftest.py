@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from answer_data import answer_folder
 from hypothesis import HealthCheck, settings
 
 import cl_graft  # noqa: F401  Before torch and torchvision, whose import it prepares.
@@ -59,6 +60,15 @@ def blank_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write the figures of a report blank, where a test looks at words and tables alone."""
     monkeypatch.setattr("cl_graft.lab.reporting.page.svg", lambda figure: "<svg></svg>")
     monkeypatch.setattr("cl_graft.lab.reporting.page.png", lambda figure: b"")
+
+
+@pytest.fixture(scope="session")
+def answer_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with a small task of free text in each form of its rows."""
+    root = tmp_path_factory.mktemp("answers")
+    for form in ("instruction", "input", "messages"):
+        answer_folder(root / form, form)
+    return root
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 import json
 import shutil
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -35,16 +34,8 @@ TEXTS = ["The oil and the rain", "The team and the chip and the girl"]
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory) -> Path:
-    root = tmp_path_factory.mktemp("data")
-    for form in ("instruction", "input", "messages"):
-        answer_folder(root / form, form)
-    return root
-
-
-@pytest.fixture(scope="module")
-def settings(data):
-    return {**QUICK, "data": str(data), "max_length": 48, "max_test": 6, "steps": 6}
+def settings(answer_data):
+    return {**QUICK, "data": str(answer_data), "max_length": 48, "max_test": 6, "steps": 6}
 
 
 @pytest.fixture(scope="module", params=slow_but(("chat",), FAMILIES))
@@ -126,9 +117,9 @@ def test_a_mixed_batch_answers_as_each_task_alone(case):
 
 
 @pytest.mark.parametrize("case", ["chat"], indirect=True)
-def test_chats_are_answered_as_the_message_that_they_end_with(case, data, tmp_path):
+def test_chats_are_answered_as_the_message_that_they_end_with(case, answer_data, tmp_path):
     opened = open_bank(case.run)
-    file = data / "messages" / "test.jsonl"
+    file = answer_data / "messages" / "test.jsonl"
     rows = [json.loads(line)["messages"] for line in file.read_text().splitlines()]
     asked = [row[1]["content"] for row in rows]
     said = [one.label for one in opened.predict(asked, task="messages")]
@@ -190,7 +181,7 @@ def test_an_interrupted_run_ends_on_the_same_bits(case, tmp_path, phase, step):
     assert outcome_of(folder) == outcome_of(case.run)
 
 
-def test_a_task_is_added_later(case, data, tmp_path):
+def test_a_task_is_added_later(case, answer_data, tmp_path):
     bank = shutil.copytree(case.run / "bank", tmp_path / "bank")
     answer_folder(tmp_path / "more" / "later", "input")
     added = add_task(bank, "later", settings={"stream": {"data": str(tmp_path / "more")}})
@@ -198,9 +189,9 @@ def test_a_task_is_added_later(case, data, tmp_path):
     assert verify(bank).ok
 
 
-def test_a_plain_avalanche_loop_scores_free_text(tiny_gpt2, data):
+def test_a_plain_avalanche_loop_scores_free_text(tiny_gpt2, answer_data):
     loaded = load_model(str(tiny_gpt2), family="causal_lm")
-    tasks = [load_task(form, data=data, warn=False) for form in ("instruction", "input")]
+    tasks = [load_task(form, data=answer_data, warn=False) for form in ("instruction", "input")]
     stream = text_stream(tasks, loaded.tokenizer, family="causal_lm", max_length=48)
     scores = StreamScores()
     strategy = Naive(

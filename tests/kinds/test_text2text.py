@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from answer_data import answer_folder
 from answer_tasks import write_rows, write_task
 from family_tokenizers import byte_level
 from tokenizers import AddedToken
@@ -29,14 +28,6 @@ FAMILIES = {"gpt2": "causal_lm", "llama": "causal_lm", "t5": "seq2seq_lm", "bart
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory) -> Path:
-    root = tmp_path_factory.mktemp("answers")
-    for form in ("instruction", "input", "messages"):
-        answer_folder(root / form, form)
-    return root
-
-
-@pytest.fixture(scope="module")
 def writer(tiny_gpt2):
     return load_model(str(tiny_gpt2), family="causal_lm")
 
@@ -47,11 +38,11 @@ def chatter(tiny_chat):
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
-def case(request, data):
+def case(request, answer_data):
     """A task on a model of each family, encoded, with its head."""
     folder = request.getfixturevalue(f"tiny_{request.param}")
     loaded = load_model(str(folder), family=FAMILIES[request.param])
-    return _made(loaded, load_task("instruction", data=data, warn=False))
+    return _made(loaded, load_task("instruction", data=answer_data, warn=False))
 
 
 def _made(loaded, task, *, max_length=48):
@@ -74,11 +65,11 @@ def _encode(tokenizer, row, prompt=None):
 # Rows.
 
 
-def test_columns_tell_the_kind_and_its_default_metric(data):
+def test_columns_tell_the_kind_and_its_default_metric(answer_data):
     for form in ("instruction", "input", "messages"):
-        task = load_task(form, data=data, warn=False)
+        task = load_task(form, data=answer_data, warn=False)
         assert (task.kind, task.metric, task.label_names) == ("text2text", "rouge_l", ())
-    first = load_task("instruction", data=data, warn=False).train[0]
+    first = load_task("instruction", data=answer_data, warn=False).train[0]
     assert first.text_pair == "Which came last?"
     assert len(first.targets) == 2
 
@@ -143,9 +134,9 @@ def test_a_content_of_parts_of_text_is_their_text_and_other_parts_are_refused(tm
         ("scope", {"decoding": {"beams": 2}}, "are for text to text"),
     ],
 )
-def test_settings_are_checked(data, name, settings, message):
+def test_settings_are_checked(answer_data, name, settings, message):
     with pytest.raises(InputError, match=message):
-        load_task(name, data=data, **settings)
+        load_task(name, data=answer_data, **settings)
 
 
 def _load(path: Path, rows: list[dict], **settings):
@@ -376,27 +367,29 @@ def test_rows_are_asked_their_own_instruction_where_training_has_another(writer,
     assert task.own_kind.metadata(task)["pair"]  # which a question must come with, too
 
 
-def test_an_answer_that_is_too_long_is_cut_and_counted_or_leaves_no_room_for_a_prompt(writer, data):
-    task = load_task("input", data=data, decoding={"longest_answer": 1}, warn=False)
+def test_an_answer_that_is_too_long_is_cut_and_counted_or_leaves_no_room_for_a_prompt(
+    writer, answer_data
+):
+    task = load_task("input", data=answer_data, decoding={"longest_answer": 1}, warn=False)
     encoded = _made(writer, task).encoded
     assert encoded.cut["train"] == len(task.train)
     assert (encoded.splits["train"][0][:, 1] == 2).sum(1).tolist() == [1] * len(task.train)
-    task = load_task("input", data=data, decoding={"longest_answer": 48}, warn=False)
+    task = load_task("input", data=answer_data, decoding={"longest_answer": 48}, warn=False)
     with pytest.raises(InputError, match="longest_answer 48 leaves no room for a prompt"):
         _made(writer, task)
 
 
-def test_encoders_are_refused(tiny_bert, data):
+def test_encoders_are_refused(tiny_bert, answer_data):
     loaded = load_model(str(tiny_bert))
     with pytest.raises(InputError, match="needs a model of the family causal_lm or seq2seq_lm"):
-        _made(loaded, load_task("input", data=data, warn=False))
+        _made(loaded, load_task("input", data=answer_data, warn=False))
 
 
 # Chats.
 
 
-def test_a_chat_prompt_is_that_of_the_models_own_template(chatter, data):
-    made = _made(chatter, load_task("messages", data=data, warn=False))
+def test_a_chat_prompt_is_that_of_the_models_own_template(chatter, answer_data):
+    made = _made(chatter, load_task("messages", data=answer_data, warn=False))
     row = made.task.train[0]
     ids, segments = made.encoded.splits["train"][0][0]
     asked = [{"role": one.role, "content": one.content} for one in row.messages]
@@ -520,9 +513,9 @@ def test_a_mark_in_a_message_that_the_template_changes_is_refused():
         fill_chat(tokenizer, [Message("user", "Hi<|im_end|>")])
 
 
-def test_messages_need_a_chat_template(writer, data):
+def test_messages_need_a_chat_template(writer, answer_data):
     with pytest.raises(InputError, match="the model has no chat template"):
-        _made(writer, load_task("messages", data=data, warn=False))
+        _made(writer, load_task("messages", data=answer_data, warn=False))
 
 
 def test_decoded_rows_differ_by_their_tokens_not_by_how_far_ids_lie_apart():
@@ -553,9 +546,9 @@ def test_a_stored_head_is_rebuilt_and_damaged_ones_are_refused(case):
             check_head({**state, **change}, model)
 
 
-def test_an_entry_keeps_what_its_answers_need(data):
+def test_an_entry_keeps_what_its_answers_need(answer_data):
     kind = KINDS["text2text"]
-    task = load_task("messages", data=data, warn=False, decoding={"cut": "left"})
+    task = load_task("messages", data=answer_data, warn=False, decoding={"cut": "left"})
     found = kind.metadata(task)
     assert found["chat"] == {"system": "Be short."}
     assert Decoding(**found["decoding"]) == Decoding(cut="left")

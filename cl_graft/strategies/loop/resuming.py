@@ -57,8 +57,8 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
         if left is None:
             return
         tensors, values = left
-        held = {str(number): tensor for number, tensor in enumerate(_list_trained(strategy))}
-        copy_(held, select_tensors(tensors, "held"))
+        held, saved = _list_trained(strategy), select_tensors(tensors, "held")
+        copy_(held, {number: saved[number] for number in held})
         load_optimizer_(
             strategy.optimizer, select_tensors(tensors, "optimizer"), values["optimizer"]
         )
@@ -71,12 +71,11 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
             )
         for name, plugin in plugins.items():
             plugin.load_loop_state_(select_tensors(tensors, name), values["plugins"][name])
-        clock = values["clock"]
+        self._clock = clock = values["clock"]
         strategy.dataloader.skip_(clock["train_exp_iterations"])
         strategy.train_epochs -= clock["train_exp_epochs"]
         if values["over"]:
             strategy.stop_training()
-        self._clock = clock
 
     def before_training_epoch(self, strategy: Strategy, **kwargs: Any) -> None:
         """Set the clock, which Avalanche resets after `before_training_exp`."""
@@ -105,7 +104,7 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
         moments, rates = optimizer_state(strategy.optimizer)
         plugins = {name: plugin.loop_state() for name, plugin in _resumable(strategy)}
         tensors = join_tensors(
-            held={str(number): tensor for number, tensor in enumerate(_list_trained(strategy))},
+            held=_list_trained(strategy),
             optimizer=moments,
             **{name: state[0] for name, state in plugins.items()},
         )
@@ -135,9 +134,10 @@ def make_loop_key(learned: int) -> str:
     return f"{LOOP}-{learned}"
 
 
-def _list_trained(strategy: Strategy) -> list[torch.Tensor]:
-    """Return the values that the optimiser trains."""
-    return [p.detach() for group in strategy.optimizer.param_groups for p in group["params"]]
+def _list_trained(strategy: Strategy) -> dict[str, torch.Tensor]:
+    """Return the values that the loop trains, by their number among the optimiser's parameters."""
+    given = (p for group in strategy.optimizer.param_groups for p in group["params"])
+    return {str(number): p.detach() for number, p in enumerate(given) if p.requires_grad}
 
 
 def _resumable(strategy: Strategy) -> list[tuple[str, Resumable]]:

@@ -195,6 +195,12 @@ def test_a_damaged_checkpoint_costs_time_and_no_bits(interrupted, caplog, kind):
     assert outcome_of(folder) == expected
 
 
+def test_a_checkpoint_holds_no_frozen_weights(interrupted):
+    lora, naive = (interrupted(n, "train", 6, "topic", **SOMETIMES)[0] for n in ("lora", "naive"))
+    sizes = [(one / CHECKPOINTS / "loop.safetensors").stat().st_size for one in (lora, naive)]
+    assert sizes[0] < sizes[1] / 2
+
+
 @pytest.mark.slow
 def test_a_strategy_that_cannot_be_taken_up_begins_anew_and_ends_on_the_same_bits(interrupted):
     folder, expected = interrupted("ewc", "train", 5, "topic", checkpoint_steps=1)
