@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from answer_data import answer_folder
 from hypothesis import HealthCheck, settings
 
 import cl_graft  # noqa: F401  Before torch and torchvision, whose import it prepares.
@@ -65,6 +64,8 @@ def blank_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def answer_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder with a small task of free text in each form of its rows."""
+    from answer_data import answer_folder
+
     root = tmp_path_factory.mktemp("answers")
     for form in ("instruction", "input", "messages"):
         answer_folder(root / form, form)

@@ -367,9 +367,7 @@ def test_rows_are_asked_their_own_instruction_where_training_has_another(writer,
     assert task.own_kind.metadata(task)["pair"]  # which a question must come with, too
 
 
-def test_an_answer_that_is_too_long_is_cut_and_counted_or_leaves_no_room_for_a_prompt(
-    writer, answer_data
-):
+def test_an_answer_that_is_too_long_is_cut_and_counted_or_leaves_no_room(writer, answer_data):
     task = load_task("input", data=answer_data, decoding={"longest_answer": 1}, warn=False)
     encoded = _made(writer, task).encoded
     assert encoded.cut["train"] == len(task.train)
