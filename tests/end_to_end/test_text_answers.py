@@ -181,7 +181,7 @@ def test_an_interrupted_run_ends_on_the_same_bits(case, tmp_path, phase, step):
     assert outcome_of(folder) == outcome_of(case.run)
 
 
-def test_a_task_is_added_later(case, answer_data, tmp_path):
+def test_a_task_is_added_later(case, tmp_path):
     bank = shutil.copytree(case.run / "bank", tmp_path / "bank")
     answer_folder(tmp_path / "more" / "later", "input")
     added = add_task(bank, "later", settings={"stream": {"data": str(tmp_path / "more")}})
