@@ -25,11 +25,12 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from cl_graft.banks.open_bank import open_bank
-from cl_graft.data.encoded_task import encode_task
+from cl_graft.data.encoded_task import EncodedTask, encode_task
 from cl_graft.grafts.graft import load_
 from cl_graft.lab.baselines.lora import LoRA, find_lora_layers
 from cl_graft.lab.baselines.own_values import OwnValues
 from cl_graft.lab.experiments.run import run
+from cl_graft.metrics import task_score
 from cl_graft.models import TaskModel
 from cl_graft.settings.tasks import load_tasks
 from cl_graft.strategies import StrategyInputs, find_plugin, register_strategy
@@ -64,8 +65,6 @@ VALUES: dict[str, Any] = {
     "comparison.seeds": [0, 1, 2],
 }
 """The five tasks of docs/results/overview.md, with the rate that dev chose for LoRA."""
-Batch = tuple[Tensor, Tensor]
-"""Encoded rows, (m, 2, L), and their classes."""
 Carry = Callable[[Sequence[int]], None]
 """Lays the grafts, or LoRAs, of the tasks at some positions over the base."""
 LAST_LORA_RUN: list[tuple[TaskModel, OwnValues]] = []
@@ -98,40 +97,37 @@ def main() -> None:
         tasks = load_tasks(config.stream, seed=seed)
         result = run(config, strategy="grafting", seed=seed, out=given.out, tasks=tasks)
         opened = open_bank(given.out / "grafting" / f"seed{seed}")
-        rows = [
+        encoded = [
             encode_task(
                 replace(task, test=task.test[: given.rows]),
                 opened.loaded.tokenizer,
-                family="encoder",
+                family=config.model.family,
                 max_length=config.stream.max_length or task.max_length,
-            ).splits["test"]
+            )
             for task in tasks
         ]
         carry = opened.switch.carry_entries
-        merged = merge(opened.loaded.model, carry, rows, opened.carry)
+        merged = merge(opened.loaded.model, carry, encoded, opened.carry)
         runs["grafting"].append({**merged, "R": result.R})
         with tempfile.TemporaryDirectory() as folder:  # a finished run would leave no model
             result = run(config, strategy="open_lora", seed=seed, out=Path(folder), tasks=tasks)
-        runs["LoRA"].append({**merge_loras(*LAST_LORA_RUN[0], rows), "R": result.R})
+        runs["LoRA"].append({**merge_loras(*LAST_LORA_RUN[0], encoded), "R": result.R})
     stored = {**describe_run("merged.py", config, given), "rows": given.rows, "runs": runs}
     stem = write_results("merged", given, stored, write_table(runs))
     draw(runs).savefig(f"{stem}.png", dpi=120)
 
 
-@torch.no_grad()
-def score(model: TaskModel, rows: Sequence[Batch], position: int) -> float:
-    """Return the share of right answers of what the model carries, in %, by the task's head."""
-    inputs, classes = rows[position]
-    right = 0
+def score(model: TaskModel, tasks: Sequence[EncodedTask], position: int) -> float:
+    """Return the score of what the model carries on a task's test rows, in %, by its head."""
+    inputs, targets = tasks[position].splits["test"]
     with model.eval().answering():
-        for batch in torch.arange(len(classes)).split(25):  # the longest rows first
-            width = int(inputs[batch, 1].count_nonzero(dim=1).max())
-            logits = model(inputs[batch, :, :width], position)
-            right += int((logits.argmax(1) == classes[batch]).sum())
-    return 100 * right / len(classes)
+        outputs = torch.cat([model(part, position) for part in inputs.split(25)])
+    return 100 * task_score.score(outputs, targets, tasks[position].scored_by)
 
 
-def merge_loras(model: TaskModel, plugin: OwnValues, rows: Sequence[Batch]) -> dict[str, Any]:
+def merge_loras(
+    model: TaskModel, plugin: OwnValues, tasks: Sequence[EncodedTask]
+) -> dict[str, Any]:
     """Return the scores alone, and the losses, with the sums of LoRAs in the weights."""
     layers = dict(find_lora_layers(model))
     base = {name: layer.get_base_layer().weight.detach().clone() for name, layer in layers.items()}
@@ -148,23 +144,26 @@ def merge_loras(model: TaskModel, plugin: OwnValues, rows: Sequence[Batch]) -> d
             moved = base[name] + sum(moves[at][name] for at in positions)
             layer.get_base_layer().weight.detach().copy_(moved)
 
-    return merge(model, carry, rows, lambda at: carry([at]))
+    return merge(model, carry, tasks, lambda at: carry([at]))
 
 
 def merge(
-    model: TaskModel, carry: Carry, rows: Sequence[Batch], answer: Callable[[int], None]
+    model: TaskModel,
+    carry: Carry,
+    tasks: Sequence[EncodedTask],
+    answer: Callable[[int], None],
 ) -> dict[str, Any]:
     """Return the scores alone, and the losses in every subset by the number of tasks in it."""
     alone: list[float] = []
-    for position in range(len(rows)):
+    for position in range(len(tasks)):
         answer(position)
-        alone.append(score(model, rows, position))
+        alone.append(score(model, tasks, position))
     losses: dict[str, list[float]] = {}
-    for size in range(2, len(rows) + 1):
-        for subset in combinations(range(len(rows)), size):
+    for size in range(2, len(tasks) + 1):
+        for subset in combinations(range(len(tasks)), size):
             carry(subset)
             losses.setdefault(str(size), []).extend(
-                alone[at] - score(model, rows, at) for at in subset
+                alone[at] - score(model, tasks, at) for at in subset
             )
     return {"alone": alone, "losses": losses}
 
