@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-MAX_LINES = {"cl_graft": 46_534, "tests": 36_865, "benchmarks": 11_832}
+MAX_LINES = {"cl_graft": 46_534, "tests": 36_865, "benchmarks": 11_831}
 
 
 def count_lines(folder: str) -> int:
