@@ -87,7 +87,7 @@ def _ask(server: ThreadingHTTPServer, content: object) -> tuple[int, dict[str, s
 
 
 def test_grafting_forgets_nothing_beside_naive_fine_tuning(printed, tmp_path):
-    said = printed("naive_and_grafting.py")
+    said = printed("naive_and_grafting.py", "--out", str(tmp_path / "curves"))
     assert re.search(r"forgotten of topic: naive -?[\d.]+ points, grafting 0\.0$", said.strip())
     for name in ("naive", "grafting"):
         assert list((tmp_path / "curves" / name).glob("events.out.tfevents.*"))
