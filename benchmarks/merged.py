@@ -27,7 +27,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from cl_graft.banks.open_bank import open_bank
-from cl_graft.data.encoded_task import EncodedTask, encode_task
+from cl_graft.data.encoded_task import EncodedTask
 from cl_graft.grafts.graft import load_
 from cl_graft.lab.baselines.lora import LoRA, find_lora_layers
 from cl_graft.lab.baselines.own_values import OwnValues
@@ -36,6 +36,7 @@ from cl_graft.metrics import task_score
 from cl_graft.models import TaskModel
 from cl_graft.settings.tasks import load_tasks
 from cl_graft.strategies import StrategyInputs, find_plugin, register_strategy
+from cl_graft.strategies.benchmark import text_stream
 
 sys.path.append(str(Path(__file__).parent))
 from common import (
@@ -99,16 +100,15 @@ def main() -> None:
         tasks = load_tasks(config.stream, seed=seed)
         result = run(config, strategy="grafting", seed=seed, out=given.out, tasks=tasks)
         opened = open_bank(given.out / "grafting" / f"seed{seed}")
-        longest = config.stream.max_length or max(task.max_length for task in tasks)
+        tokenizer, length = opened.loaded.tokenizer, config.stream.max_length
         texts = [replace(task, test=task.test[: given.rows]) for task in tasks]
-        tokenizer, family = opened.loaded.tokenizer, config.model.family
-        encoded = [encode_task(t, tokenizer, family=family, max_length=longest) for t in texts]
+        stream = text_stream(texts, tokenizer, family=config.model.family, max_length=length)
         carry = opened.switch.carry_entries
-        merged = merge(opened.loaded.model, encoded, carry=carry, carry_alone=opened.carry)
+        merged = merge(opened.loaded.model, stream.tasks, carry=carry, carry_alone=opened.carry)
         runs["grafting"].append({**merged, "R": result.R})
         with tempfile.TemporaryDirectory() as folder:  # a finished run would leave no model
             result = run(config, strategy="open_lora", seed=seed, out=Path(folder), tasks=tasks)
-        runs["LoRA"].append({**merge_loras(*LAST_LORA_RUN[0], encoded), "R": result.R})
+        runs["LoRA"].append({**merge_loras(*LAST_LORA_RUN[0], stream.tasks), "R": result.R})
     stored = {**describe_run("merged.py", config, given), "rows": given.rows, "runs": runs}
     stem = write_results("merged", given, stored, write_table(runs))
     draw(runs).savefig(f"{stem}.png", dpi=120)
