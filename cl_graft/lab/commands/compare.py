@@ -125,15 +125,13 @@ def compare_command(
     else:
         swept = [_sweep_to_set(text) for text in sweep or ()]
         origins = dict.fromkeys([text.partition("=")[0] for text in swept], "--sweep")
-        settings, started_by = (
-            load_config(
-                config,
-                [*swept, *(sets or ())],
-                options=chosen.values,
-                origins={**chosen.options, **origins},
-            ),
-            None,
+        settings = load_config(
+            config,
+            [*swept, *(sets or ())],
+            options=chosen.values,
+            origins={**chosen.options, **origins},
         )
+        started_by = None
     with open_engine(
         engine, out, address=address, workers=workers, cpus=cpus_per_run, gpus=gpus_per_run,
         parameters=engine_set,
@@ -146,12 +144,12 @@ def compare_command(
         *(run_tables.show_scores(run) for run in comparison.runs if not several),
         *run_tables.show_summary(comparison.summary),
         *run_tables.list_data_notes(comparison.runs),
-        *run_tables.list_failures(comparison),
+        *run_tables.list_failures(comparison, settings),
         *(
             f"Left out: {name}: {reason}"
             for name, reason in (budget.unmet if budget else {}).items()
         ),
-        *name_files(comparison),
+        *(_name_files(out) if comparison.runs else ()),
     )
     if comparison.failed:
         raise typer.Exit(1)
@@ -201,13 +199,10 @@ def _sweep_to_set(text: str) -> str:
     return f"comparison.sweep.{name.strip()}=[{values}]"
 
 
-def name_files(comparison: Comparison) -> list[str]:
-    """Say where the results are, if there are any, and what to do with them."""
-    if not comparison.runs:
-        return ["Nothing was learned: the folder is free for another start."]
+def _name_files(out: Path) -> list[str]:
+    """Say where the results are, and what to do with them."""
     from cl_graft.lab.experiments.folders import CURVES
 
-    out = comparison.out
     # The runs of a sweep lie in folders of their own.
     curves = out / CURVES if (out / CURVES).is_dir() else out
     return [

@@ -17,7 +17,7 @@ from cl_graft.cli.options import COMPARED, AsJson, Chosen, Quiet, Sets, option, 
 from cl_graft.cli.output import Output, redirect_prints
 from cl_graft.cli.progress import Meter, duration, show_progress
 from cl_graft.errors import InputError
-from cl_graft.lab.commands.compare import name_files, run_comparison
+from cl_graft.lab.commands.compare import run_comparison
 
 if TYPE_CHECKING:
     from cl_graft.lab.results.comparison import Comparison
@@ -119,8 +119,8 @@ def demo_command(
         {**run_tables.to_json_content(comparison), "verified": proof and proof.ok, "bank": proof},
         *run_tables.show_summary(comparison.summary),
         *(proof.sentences() if proof else []),
-        *run_tables.list_failures(comparison),
-        *_next_lines(comparison),
+        *run_tables.list_failures(comparison, config),
+        *(_next_lines(comparison) if comparison.runs else ()),
     )
     if comparison.failed or (proof and not proof.ok):
         raise typer.Exit(1)
@@ -201,8 +201,6 @@ def _read_files(folder: Path) -> Mapping[str, bytes]:
 
 def _next_lines(comparison: Comparison) -> list[str]:
     """Draw the picture, and say where everything is and how to go on with one's own data."""
-    if not comparison.runs:
-        return name_files(comparison)
     out = comparison.out
     picture = out / PICTURE
     comparison.plot().savefig(picture, dpi=150)

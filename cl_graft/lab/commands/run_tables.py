@@ -8,11 +8,14 @@ from rich.console import Group
 
 from cl_graft.cli.output import make_table
 from cl_graft.errors import join_names
+from cl_graft.lab.experiments.folders import resume_command
 from cl_graft.lab.results.comparison import Comparison, ComparisonSummary
 from cl_graft.lab.results.run_results import RunResult, score_table
 from cl_graft.lab.results.summary_tables import brief_tables, summary_notes
 from cl_graft.lab.results.tables import Table
+from cl_graft.settings import ExperimentConfig
 from cl_graft.settings.data_report import data_lines
+from cl_graft.settings.run_files import CONFIG
 
 
 def show_scores(result: RunResult) -> Group:
@@ -41,12 +44,16 @@ def list_data_notes(runs: Sequence[RunResult]) -> list[str]:
     ]
 
 
-def list_failures(comparison: Comparison) -> list[str]:
-    """Name the runs that failed, a line each."""
-    return [
-        f"FAILED: {failure.strategy} seed {failure.seed}: {failure.error}"
-        for failure in comparison.failed
-    ]
+def list_failures(comparison: Comparison, config: ExperimentConfig) -> list[str]:
+    """Name the runs that failed, a line each, and say how to go on with them."""
+    out = comparison.out
+    lines = [f"FAILED: {one.strategy} seed {one.seed}: {one.error}" for one in comparison.failed]
+    if lines and (out / CONFIG).is_file():
+        again = resume_command("compare", out, config)
+        lines.append(f"What was learned is kept; try again with: {again}")
+    elif lines:
+        lines.append("Nothing was learned: the folder is free for another start.")
+    return lines
 
 
 def to_json_content(comparison: Comparison) -> dict[str, object]:
