@@ -48,11 +48,9 @@ SCALES: dict[str, dict[str, Any]] = {
     "smoke": SMOKE,
     "cpu": {**SHOTS_128, "fine_tuning.lr": 0.1},  # the rate that baselines.py chooses
 }
-ORACLE = "grafting"
-ROUTED = [ORACLE, *(name for name in STRATEGIES if name.startswith("grafting_by_"))]
 MERGED = [name for name, row in STRATEGIES.items() if row.family == "merging"]
 COMPARISONS: dict[str, dict[str, Any]] = {
-    "routers": {"comparison.strategies": ROUTED},
+    "routers": {"comparison.strategies": ["grafting", "grafting_by_discriminant"]},
     "merging": {"comparison.strategies": MERGED, "comparison.tune": True},
     "merging and routing": {
         "comparison.strategies": MERGED,
@@ -97,7 +95,7 @@ def summarize(results: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]
     Shortfalls are those of seeds that the oracle has finished, too.
     """
     runs = [(kind, run) for kind, done in results.items() for run in done]
-    oracle = {run.seed: run.average_accuracy for _, run in runs if run.strategy == ORACLE}
+    oracle = {run.seed: run.average_accuracy for _, run in runs if run.strategy == "grafting"}
     rows: list[dict[str, Any]] = []
     for kind, name in dict.fromkeys((kind, run.strategy) for kind, run in runs):
         own = [run for run in results[kind] if run.strategy == name]

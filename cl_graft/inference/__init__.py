@@ -3,6 +3,6 @@
 `models.task_server` answers such batches through the head of each row's task.
 """
 
-from cl_graft.inference.routing_rules import ClassStatistics, discriminant, nearest_prototype
+from cl_graft.inference.routing_rules import ClassStatistics, discriminant
 
-__all__ = ["ClassStatistics", "discriminant", "nearest_prototype"]
+__all__ = ["ClassStatistics", "discriminant"]

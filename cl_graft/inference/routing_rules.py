@@ -1,4 +1,4 @@
-"""Routing: rules that pick the task of a text by features of the base.
+"""Routing: a rule that picks the task of a text by features of the base.
 
 `ClassStatistics` holds sums over rows, so a router learned task by task is the one learned from all
 rows at once.
@@ -21,22 +21,20 @@ class ClassStatistics:
         classes: The number of each class in its task, int64 (C,).
         counts: Rows of each class, int64 (C,).
         means: Mean features of each class, (C, d), fp32.
-        scatter: Σ (z − mean of z's class)(z − mean of z's class)ᵀ over all rows, (d, d), fp32; None
-            if it is not kept.
+        scatter: Σ (z − mean of z's class)(z − mean of z's class)ᵀ over all rows, (d, d), fp32.
     """
 
     tasks: Tensor
     classes: Tensor
     counts: Tensor
     means: Tensor
-    scatter: Tensor | None
+    scatter: Tensor
 
     @classmethod
-    def empty(cls, size: int, *, scatter: bool = False) -> ClassStatistics:
+    def empty(cls, size: int) -> ClassStatistics:
         """Return the statistics of no rows of `size` features."""
         none = torch.empty(0, dtype=torch.int64)
-        zeros = torch.zeros(size, size) if scatter else None
-        return cls(none, none, none, torch.empty(0, size), zeros)
+        return cls(none, none, none, torch.empty(0, size), torch.zeros(size, size))
 
     def with_rows(self, features: Tensor, targets: Tensor, *, task: int) -> ClassStatistics:
         """Return the statistics with rows of a task added: features, (n, d), and classes, (n,)."""
@@ -44,7 +42,7 @@ class ClassStatistics:
         tasks, classes = self.tasks.tolist(), self.classes.tolist()
         known = {named: at for at, named in enumerate(zip(tasks, classes, strict=True))}
         counts, means = self.counts.tolist(), list(self.means.double())
-        scatter = None if self.scatter is None else self.scatter.double()
+        scatter = self.scatter.double()
         for number in targets.unique().tolist():
             rows = features[targets == number]
             middle, count = rows.mean(0), len(rows)
@@ -62,27 +60,14 @@ class ClassStatistics:
                 around = torch.cat([around, apart[None] * (counts[at] * count / both) ** 0.5])
                 means[at] = middle + apart * (counts[at] / both)
                 counts[at] = both
-            if scatter is not None:
-                scatter = scatter + around.T @ around
+            scatter = scatter + around.T @ around
         return ClassStatistics(
             torch.tensor(tasks, dtype=torch.int64),
             torch.tensor(classes, dtype=torch.int64),
             torch.tensor(counts, dtype=torch.int64),
             torch.stack(means).float() if means else self.means,
-            None if scatter is None else scatter.float(),
+            scatter.float(),
         )
-
-
-def nearest_prototype(features: Tensor, known: ClassStatistics) -> Tensor:
-    """Pick the task of the class whose mean is nearest to features (n, d), by angle; int64 (n,).
-
-    As the nearest-mean classifier of iCaRL (Rebuffi et al., 2017,
-    https://arxiv.org/abs/1611.07725), of which only the task is taken. Of equally near classes the
-    one that was learned first counts.
-    """
-    means = torch.nn.functional.normalize(known.means.double(), dim=1)
-    nearness = features.detach().cpu().double() @ means.T
-    return known.tasks[nearness.argmax(1)]
 
 
 def discriminant(features: Tensor, known: ClassStatistics, *, shrinkage: float) -> Tensor:
@@ -93,8 +78,6 @@ def discriminant(features: Tensor, known: ClassStatistics, *, shrinkage: float) 
     z − μ_cᵀ Σ⁻¹ μ_c / 2, with Σ = (1 − shrinkage) · S + shrinkage · trace(S) / d · I. A task's
     likelihood is the mean of its classes'. Of equally likely tasks the smaller number counts.
     """
-    if known.scatter is None:
-        raise ValueError("a discriminant needs the scatter of the classes, which was not kept")
     if not 0 < shrinkage <= 1:
         raise ValueError(f"shrinkage must be in (0, 1], got {shrinkage}")
     covariance = known.scatter.double() / max(1, int(known.counts.sum()) - len(known.counts))

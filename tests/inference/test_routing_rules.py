@@ -3,11 +3,7 @@
 import pytest
 import torch
 
-from cl_graft.inference.routing_rules import (
-    ClassStatistics,
-    discriminant,
-    nearest_prototype,
-)
+from cl_graft.inference.routing_rules import ClassStatistics, discriminant
 
 SIZE = 6
 
@@ -19,8 +15,8 @@ def rows(seed, *, count=40, classes=2, shift=0.0):
     return middles[targets] + torch.randn(count, SIZE, generator=generator), targets
 
 
-def learned(*, scatter=True):
-    known = ClassStatistics.empty(SIZE, scatter=scatter)
+def learned():
+    known = ClassStatistics.empty(SIZE)
     for task in (3, 5):
         known = known.with_rows(*rows(task, shift=task), task=task)
     return known
@@ -46,22 +42,13 @@ def test_means_and_scatter_are_those_of_the_rows():
 
 def test_rows_that_come_in_parts_give_what_they_give_at_once():
     features, targets = rows(0)
-    at_once = ClassStatistics.empty(SIZE, scatter=True).with_rows(features, targets, task=0)
-    parts = ClassStatistics.empty(SIZE, scatter=True)
+    at_once = ClassStatistics.empty(SIZE).with_rows(features, targets, task=0)
+    parts = ClassStatistics.empty(SIZE)
     for part in torch.arange(len(targets)).split(7):
         parts = parts.with_rows(features[part], targets[part], task=0)
     assert torch.equal(parts.counts, at_once.counts)
     torch.testing.assert_close(parts.means, at_once.means, rtol=0, atol=1e-5)
     torch.testing.assert_close(parts.scatter, at_once.scatter, rtol=1e-5, atol=1e-4)
-
-
-def test_the_nearest_prototype_is_the_mean_at_the_smallest_angle():
-    known = learned(scatter=False)
-    asked = torch.randn(50, SIZE, generator=torch.Generator().manual_seed(1))
-    cosine = torch.nn.functional.cosine_similarity(asked[:, None], known.means[None], dim=2)
-    expected = known.tasks[cosine.argmax(1)]
-    assert torch.equal(nearest_prototype(asked, known), expected)
-    assert torch.equal(nearest_prototype(7 * asked, known), expected)
 
 
 def test_the_discriminant_is_the_likeliest_task_under_normal_classes():
@@ -84,14 +71,14 @@ def test_the_discriminant_is_the_likeliest_task_under_normal_classes():
 
 def test_a_task_is_no_likelier_for_having_more_classes():
     same = torch.randn(30, SIZE, generator=torch.Generator().manual_seed(2))
-    known = ClassStatistics.empty(SIZE, scatter=True)
+    known = ClassStatistics.empty(SIZE)
     known = known.with_rows(same, torch.zeros(30), task=0)
     known = known.with_rows(same.repeat(4, 1), torch.arange(4).repeat_interleave(30), task=1)
     assert discriminant(same, known, shrinkage=0.1).unique().tolist() == [0]
 
 
 def test_with_full_shrinkage_the_discriminant_is_the_nearest_mean_of_single_classes():
-    known = ClassStatistics.empty(SIZE, scatter=True)
+    known = ClassStatistics.empty(SIZE)
     for task in range(4):
         known = known.with_rows(*rows(task, classes=1, shift=task), task=task)
     asked = 3 * torch.randn(50, SIZE, generator=torch.Generator().manual_seed(1))
@@ -100,17 +87,14 @@ def test_with_full_shrinkage_the_discriminant_is_the_nearest_mean_of_single_clas
 
 
 def test_rows_that_do_not_scatter_are_told_apart_all_the_same():
-    known = ClassStatistics.empty(2, scatter=True)
+    known = ClassStatistics.empty(2)
     known = known.with_rows(torch.zeros(3, 2), torch.zeros(3), task=0)
     known = known.with_rows(torch.ones(3, 2), torch.zeros(3), task=1)
     asked = torch.tensor([[0.1, 0.2], [0.9, 0.7]])
     assert discriminant(asked, known, shrinkage=0.1).tolist() == [0, 1]
 
 
-def test_what_was_not_kept_and_shares_out_of_range_are_refused():
-    asked = torch.zeros(1, SIZE)
-    with pytest.raises(ValueError, match="needs the scatter"):
-        discriminant(asked, learned(scatter=False), shrinkage=0.1)
-    for wrong in (0.0, 1.1, float("nan")):
-        with pytest.raises(ValueError, match=r"must be in \(0, 1\]"):
-            discriminant(asked, learned(), shrinkage=wrong)
+@pytest.mark.parametrize("wrong", [0.0, 1.1, float("nan")])
+def test_a_share_out_of_range_is_refused(wrong):
+    with pytest.raises(ValueError, match=r"must be in \(0, 1\]"):
+        discriminant(torch.zeros(1, SIZE), learned(), shrinkage=wrong)

@@ -43,7 +43,7 @@ def test_a_method_refuses_tasks_that_it_cannot_learn(data: Path, name: str, said
 
 
 def test_what_methods_can_learn_is_known():
-    assert {"lwf", "der", "er_ace", "gdumb", "grafting_by_prototypes"} <= set(CLASSES)
+    assert {"lwf", "der", "er_ace", "gdumb", "grafting_by_discriminant"} <= set(CLASSES)
     assert {"replay", "agem", "joint", "cumulative"} <= set(ONE_KIND)
 
 

@@ -2,32 +2,27 @@
 
 import pytest
 import torch
-from slow_cases import slow_but
 
 from cl_graft.banks.verify import verify
 from cl_graft.storage import load_bank
-from cl_graft.strategies.registry import STRATEGIES
 
-ROUTED = [name for name in STRATEGIES if name.startswith("grafting_by_")]
-OF_EACH_KIND = pytest.mark.parametrize("name", slow_but(("grafting_by_prototypes",), ROUTED))
+ROUTED = "grafting_by_discriminant"
 
 HIDDEN = 32
 CLASSES = {"scope": 2, "topic": 5}
 
 
-@OF_EACH_KIND
-def test_the_bank_is_that_of_grafting_and_passes_verification(small_runs, name):
-    own, told = (load_bank(small_runs.folder(n) / "bank") for n in (name, "grafting"))
+def test_the_bank_is_that_of_grafting_and_passes_verification(small_runs):
+    own, told = (load_bank(small_runs.folder(n) / "bank") for n in (ROUTED, "grafting"))
     for entry, other in zip(own.entries, told.entries, strict=True):
         assert entry.owned.same_bits(other.owned)
         assert all(torch.equal(entry.head[key], other.head[key]) for key in other.head)
-    report = verify(small_runs.folder(name))
+    report = verify(small_runs.folder(ROUTED))
     assert report.ok, report
 
 
-@OF_EACH_KIND
-def test_with_one_task_there_is_nothing_to_pick(small_runs, name):
-    routed, told = (small_runs(n, tasks=["scope"]) for n in (name, "grafting"))
+def test_with_one_task_there_is_nothing_to_pick(small_runs):
+    routed, told = (small_runs(n, tasks=["scope"]) for n in (ROUTED, "grafting"))
     assert routed.R == told.R
     assert routed.ece == told.ece
     assert routed.routed == [[1.0]]
@@ -35,38 +30,26 @@ def test_with_one_task_there_is_nothing_to_pick(small_runs, name):
 
 
 def test_passes_are_counted(small_runs):
-    passes = {name: small_runs(name).passes_per_row for name in [*ROUTED, "grafting"]}
-    assert passes.pop("grafting") == 1.0
-    assert set(passes.values()) == {2.0}
+    result, told = small_runs(ROUTED), small_runs("grafting")
+    assert (result.passes_per_row, told.passes_per_row) == (2.0, 1.0)
     three = {"tasks": ["scope", "topic", "banking"]}
-    assert small_runs("grafting_by_prototypes", **three).passes_per_row == 2.0
-    for name in ROUTED:
-        result, told = small_runs(name), small_runs("grafting")
-        for task, phases in result.passes.items():
-            rows = 8 * CLASSES[task]
-            assert phases == told.passes[task] | {
-                "router": {"forward": rows, "forward_backward": 0}
-            }
+    assert small_runs(ROUTED, **three).passes_per_row == 2.0
+    for task, phases in result.passes.items():
+        rows = 8 * CLASSES[task]
+        assert phases == told.passes[task] | {"router": {"forward": rows, "forward_backward": 0}}
 
 
 def test_a_task_adds_what_its_router_keeps(small_runs):
-    told = small_runs("grafting").bytes
-    kept = {name: small_runs(name).bytes for name in ROUTED}
-
-    def more(name):
-        return {task: kept[name][task] - told[task] for task in told}
-
+    kept, told = small_runs(ROUTED).bytes, small_runs("grafting").bytes
     # Of every class 4 bytes a feature, and three integers.
-    means = {task: count * (4 * HIDDEN + 24) for task, count in CLASSES.items()}
-    assert more("grafting_by_prototypes") == pytest.approx(means, abs=8)
-    covariance = {"scope": 4 * HIDDEN**2, "topic": 0}
-    together = {task: means[task] + covariance[task] for task in means}
-    assert more("grafting_by_discriminant") == pytest.approx(together, abs=8)
+    more = {task: count * (4 * HIDDEN + 24) for task, count in CLASSES.items()}
+    more["scope"] += 4 * HIDDEN**2  # the covariance
+    assert {task: kept[task] - told[task] for task in told} == pytest.approx(more, abs=8)
 
 
 def test_features_are_those_of_the_base_whatever_was_learned(kept_strategy, small_runs):
-    strategy = kept_strategy("grafting_by_prototypes")
-    alone = kept_strategy("grafting_by_prototypes", run_settings={"tasks": ["topic"]})
+    strategy = kept_strategy(ROUTED)
+    alone = kept_strategy(ROUTED, run_settings={"tasks": ["topic"]})
     known, of_topic = strategy.router.known, alone.router.known
     torch.testing.assert_close(known.means[2:], of_topic.means, rtol=0, atol=1e-6)
 
@@ -83,17 +66,16 @@ def test_a_router_that_is_always_right_gives_the_scores_of_grafting_and_a_wrong_
 
         strategy.router.rule = pick
 
-    scores = kept_strategy("grafting_by_prototypes", before=before).evaluator.metrics[0]
+    scores = kept_strategy(ROUTED, before=before).evaluator.metrics[0]
     assert scores.share_routed(2)[-1] == [float(right)] * 2
     expected = small_runs("grafting").R[-1] if right else [0.0, 0.0]
     assert scores.R(2)[-1] == pytest.approx(expected)
 
 
-@OF_EACH_KIND
 def test_a_row_is_answered_by_the_task_that_was_picked_without_a_look_at_its_label(
-    kept_strategy, name
+    kept_strategy,
 ):
-    strategy = kept_strategy(name)
+    strategy = kept_strategy(ROUTED)
     strategy.model.eval()
     strategy.is_training = False
     rows = torch.cat([entry.recorded_batch.inputs for entry in strategy.bank.entries])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.grafts.model_state import preserve_modes
-from cl_graft.inference.routing_rules import ClassStatistics, discriminant, nearest_prototype
+from cl_graft.inference.routing_rules import ClassStatistics, discriminant
 from cl_graft.models import TaskModel
 from cl_graft.strategies import StrategyInputs, count_bytes, register_strategy, setting
 from cl_graft.strategies.grafting_methods import (
@@ -108,17 +108,16 @@ class FeatureRouter(SupervisedPlugin, supports_distributed=False):
         rule: Rule that picks tasks.
         size: Number of features.
         depth: Place in the base of the features, in [0, 1]; see `TaskModel.features_at`.
-        scatter: Whether the rule needs the scatter of the classes.
 
     Attributes:
         known: Statistics of the classes learned so far.
     """
 
-    def __init__(self, rule: FeatureRule, *, size: int, depth: float, scatter: bool) -> None:
+    def __init__(self, rule: FeatureRule, *, size: int, depth: float) -> None:
         super().__init__()
         self.rule = rule
         self.depth = depth
-        self.known = ClassStatistics.empty(size, scatter=scatter)
+        self.known = ClassStatistics.empty(size)
 
     def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Learn the task's classes."""
@@ -164,33 +163,28 @@ class FeatureRouter(SupervisedPlugin, supports_distributed=False):
 
     def tensors(self) -> dict[str, Tensor]:
         """Return what is kept, by name; nothing before the first task."""
-        known = vars(self.known) if len(self.known.counts) else {}
-        return {name: tensor for name, tensor in known.items() if tensor is not None}
+        return dict(vars(self.known)) if len(self.known.counts) else {}
 
     def load_(self, tensors: Mapping[str, Tensor]) -> None:
         """Take over what `tensors` returned."""
         self.known = replace(self.known, **dict(tensors))
 
 
-_TRAITS: Any = {
-    **{"family": "grafting", "trains": "region", "stored_as": "entry", "config_grid": REGION_RATES},
-    **{"unsupported": HEAD_PER_TASK, "encoders_only": True, "kinds": "classification"},
-}
-
-
-def build_routed(inputs: StrategyInputs, router: FeatureRouter) -> SupervisedTemplate:
-    """Return the strategy that learns as grafting does and answers as the router says."""
-    return RoutedText(
-        **inputs.template_arguments(optimizer=inputs.region_optimizer, head_group=True),
-        learner=make_grafting_plugin(inputs),
-        router=router,
-        plugins=inputs.loop_plugins(ClipGradient(inputs.clip)),
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class FeatureMethod:
-    """The part of methods whose router knows the features of the classes."""
+@register_strategy(
+    "grafting_by_discriminant",
+    source="linear discriminant analysis of the base's features: Hayes and Kanan, 2020, "
+    "https://arxiv.org/abs/1909.01520",
+    adds=f"{ENTRY}; the mean features of its classes; the first task their covariance",
+    family="grafting",
+    trains="region",
+    stored_as="entry",
+    config_grid=REGION_RATES,
+    unsupported=HEAD_PER_TASK,
+    encoders_only=True,
+    kinds="classification",
+)
+class GraftingByDiscriminant:
+    """Learn as grafting does, and pick the likeliest task if features are normally distributed."""
 
     depth: float = setting(
         0.33,
@@ -199,6 +193,23 @@ class FeatureMethod:
         max_value=1,
         grid=(0.33, 1.0),
     )
+    shrinkage: float = setting(
+        0.03,
+        "Share of the covariance that is replaced by that of equally spread features.",
+        min_value=1e-6,
+        max_value=1,
+    )
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return grafting with a router by a discriminant."""
+        rule = partial(discriminant, shrinkage=self.shrinkage)
+        size = inputs.model.task_model.hidden_size
+        return RoutedText(
+            **inputs.template_arguments(optimizer=inputs.region_optimizer, head_group=True),
+            learner=make_grafting_plugin(inputs),
+            router=FeatureRouter(rule, size=size, depth=self.depth),
+            plugins=inputs.loop_plugins(ClipGradient(inputs.clip)),
+        )
 
     @staticmethod
     def storage_bytes(strategy: Any) -> int:
@@ -218,50 +229,6 @@ class FeatureMethod:
         strategy.router.load_(tensors)
 
     def task_bytes(self, shape: StreamShape) -> float:
-        """Return the bytes of the mean features of a task's classes."""
-        return shape.classes * (4 * shape.model.hidden_size + 24)
-
-
-@register_strategy(
-    "grafting_by_prototypes",
-    source="the task of the nearest class mean in the base's features: Rebuffi et al., 2017, "
-    "https://arxiv.org/abs/1611.07725",
-    adds=f"{ENTRY}; the mean features of its classes",
-    **_TRAITS,
-)
-class GraftingByPrototypes(FeatureMethod):
-    """Learn as grafting does, and pick the task whose class mean is at the smallest angle."""
-
-    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
-        """Return grafting with a router by class means."""
-        size = inputs.model.task_model.hidden_size
-        router = FeatureRouter(nearest_prototype, size=size, depth=self.depth, scatter=False)
-        return build_routed(inputs, router)
-
-
-@register_strategy(
-    "grafting_by_discriminant",
-    source="linear discriminant analysis of the base's features: Hayes and Kanan, 2020, "
-    "https://arxiv.org/abs/1909.01520",
-    adds=f"{ENTRY}; the mean features of its classes; the first task their covariance",
-    **_TRAITS,
-)
-class GraftingByDiscriminant(FeatureMethod):
-    """Learn as grafting does, and pick the likeliest task if features are normally distributed."""
-
-    shrinkage: float = setting(
-        0.03,
-        "Share of the covariance that is replaced by that of equally spread features.",
-        min_value=1e-6,
-        max_value=1,
-    )
-
-    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
-        """Return grafting with a router by a discriminant."""
-        rule = partial(discriminant, shrinkage=self.shrinkage)
-        size = inputs.model.task_model.hidden_size
-        return build_routed(inputs, FeatureRouter(rule, size=size, depth=self.depth, scatter=True))
-
-    def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the class means and, shared by all tasks, of one covariance."""
-        return super().task_bytes(shape) + 4 * shape.model.hidden_size**2 / shape.tasks
+        size = shape.model.hidden_size
+        return shape.classes * (4 * size + 24) + 4 * size**2 / shape.tasks

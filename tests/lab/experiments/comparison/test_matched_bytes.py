@@ -18,7 +18,7 @@ from cl_graft.settings.tasks import load_tasks
 from cl_graft.strategies.registry import list_available
 
 BUDGET = 12_000
-GRAFTS = ["grafting", "lt_sft", "grafting_by_prototypes", "grafting_by_discriminant"]
+GRAFTS = ["grafting", "lt_sft", "grafting_by_discriminant"]
 SIZED = [*GRAFTS, "merging_by_average", "lora", "o_lora", "adapters", "prompt_tuning"]
 ROWS = ["replay", "er_ace", "der", "agem"]
 FIXED = ["bitfit", "ia3", "piggyback", "wsn", "packnet"]
