@@ -15,6 +15,7 @@ from cl_graft.grafts.graft import Graft, snapshot
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.region import Region
 from cl_graft.lab.baselines.own_values import RATES
+from cl_graft.models.graftable import weight_scale
 from cl_graft.settings.schedule_of_task import train_candidates
 from cl_graft.training.graft_retraining import train_region
 from papers.bench import Bench, Outcome
@@ -34,8 +35,8 @@ def retrain_region(
     The config's optimiser of regions does it without weight decay at its rate for regions or, where
     it has a grid, at the rate that dev chooses.
     """
-    task, schedule, total = bench.task(label), bench.schedule(label), region.layout.total
-    plan = bench.config.region_schedule(schedule, coordinates=len(region), total=total)
+    task, schedule, scale = bench.task(label), bench.schedule(label), weight_scale(bench.model)
+    plan = bench.config.region_schedule(schedule, coordinates=len(region), scale=scale)
     if bench.config.training.grid and "lr" not in changes:
         grid = sorted({*_REGION_RATES[plan.optimizer], plan.lr})
         rates = [{**changes, "lr": rate} for rate in grid]

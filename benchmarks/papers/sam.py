@@ -22,6 +22,7 @@ from cl_graft.localization import find_localizer
 from cl_graft.localization.grafting_settings import region_rate
 from cl_graft.metrics import task_loss
 from cl_graft.metrics.statistics import holm, mean_interval, paired_t_test
+from cl_graft.models.graftable import weight_scale
 from cl_graft.runtime.seeding import derive
 from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.learnable_task import Passes
@@ -277,8 +278,8 @@ def _choose(bench: Bench, label: int, method: str, *, anew: bool) -> Region:
 
 def _plan(bench: Bench, label: int) -> dict[str, Any]:
     """Return how all that trains few parameters is trained: one way, or methods do not compare."""
-    size, total = bench.size(bench.density), bench.layout.total
-    lr = bench.config.grafting.lr or region_rate("adamw", size, total=total)
+    size, scale = bench.size(bench.density), weight_scale(bench.model)
+    lr = bench.config.grafting.lr or region_rate("adamw", size, scale=scale)
     return {"optimizer": "adamw", "lr": lr, "weight_decay": bench.schedule(label).weight_decay}
 
 

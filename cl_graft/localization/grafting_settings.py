@@ -23,8 +23,8 @@ DEFAULT_DENSITY = 0.002
 REGION_LR = 0.3
 """Default learning rate of a region with SGD, from which it falls linearly to 0."""
 
-ADAMW_RATE = 0.00015
-"""Learning rate of a region with AdamW, times the root of its density."""
+STEP_NORM = 8.0
+"""Norm of a step of AdamW in a region, as a multiple of `weight_scale` of the base."""
 
 _ROWS_AT_ONCE = 32
 
@@ -223,27 +223,27 @@ class GraftingSettings:
 
 
 def region_rate(
-    optimizer: Optimizer, coordinates: int, *, total: int, localizer: str | Score | None = None
+    optimizer: Optimizer, coordinates: int, *, scale: float, localizer: str | Score | None = None
 ) -> float:
-    """Return the learning rate of a region of some of `total` graftable weights.
+    """Return the learning rate of a region in a base whose `weight_scale` is `scale`.
 
-    AdamW moves every weight by up to its rate. The rate makes a step as long as one of all
-    weights at `ADAMW_RATE`, so a smaller share of them has a larger rate. A localizer may multiply
-    it by its `rate_factor`.
+    AdamW moves every weight by about its rate, so a step in k weights has a norm of rate · √k. The
+    rate makes this `STEP_NORM` · `scale`: larger in fewer weights, and in larger ones. A localizer
+    may multiply it by its `rate_factor`.
 
     Examples:
-        >>> region_rate("sgd", 100, total=10_000), region_rate("adamw", 100, total=400)
-        (0.3, 0.0003)
+        >>> region_rate("sgd", 10_000, scale=0.05), region_rate("adamw", 10_000, scale=0.05)
+        (0.3, 0.004)
     """
     if optimizer == "sgd":
         return REGION_LR
     factor = find_localizer(localizer).rate_factor if localizer else 1.0
-    return factor * ADAMW_RATE * sqrt(total / max(1, coordinates))
+    return factor * STEP_NORM * scale / sqrt(max(1, coordinates))
 
 
-def head_rate(optimizer: Optimizer, weights: int, *, total: int, region: float) -> float:
+def head_rate(optimizer: Optimizer, weights: int, *, scale: float, region: float) -> float:
     """Return the default learning rate of a head of some weights, beside a region with its rate.
 
     It is the region's rate, or that of a region of the head's size where that is less.
     """
-    return min(region, region_rate(optimizer, weights, total=total))
+    return min(region, region_rate(optimizer, weights, scale=scale))

@@ -7,9 +7,11 @@ its form; a model without one (an MLP, a plain CNN) is graftable everywhere but 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import torch
 from torch import nn
 
 from cl_graft.runtime.forward_override import original_class
@@ -66,6 +68,22 @@ def graftable_parameters(
             f"{', '.join(stacks) or 'none'}; excluded: {', '.join(exclude) or 'nothing'}"
         )
     return chosen
+
+
+def weight_scale(module: nn.Module) -> float:
+    """Return the root mean square of a model's graftable matrices, in three digits.
+
+    More digits could differ with the order in which a machine adds the squares.
+
+    Examples:
+        >>> linear = nn.Linear(2, 1)
+        >>> linear.weight = nn.Parameter(torch.tensor([[3.0, 4.0]]))
+        >>> weight_scale(linear)
+        3.54
+    """
+    weights = [p.detach() for p in graftable_parameters(module).values() if p.ndim > 1]
+    norms = [float(torch.linalg.vector_norm(w, dtype=torch.float32)) for w in weights]
+    return float(f"{math.hypot(*norms) / math.sqrt(sum(w.numel() for w in weights)):.3g}")
 
 
 def find_text_config(backbone: nn.Module) -> Any:

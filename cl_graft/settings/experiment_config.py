@@ -132,10 +132,10 @@ class ExperimentConfig:
         """Largest norm of a gradient in the loops of strategies; infinite for none."""
         return self.training.clip or self.fine_tuning.clip or math.inf
 
-    def region_schedule(self, dense: FineTuning, *, coordinates: int, total: int) -> FineTuning:
+    def region_schedule(self, dense: FineTuning, *, coordinates: int, scale: float) -> FineTuning:
         """Return the schedule of a region of this size: steps and batches of its dense run."""
         optimizer, localizer = self.grafting.optimizer, self.grafting.localizer
-        usual = region_rate(optimizer, coordinates, total=total, localizer=localizer)
+        usual = region_rate(optimizer, coordinates, scale=scale, localizer=localizer)
         lr = self.grafting.lr or usual
         decay = self.grafting.lr_decay or dense.lr_decay
         region = replace(dense, optimizer=optimizer, lr=lr, weight_decay=0.0, lr_decay=decay)

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from cl_graft.errors import nearest
 from cl_graft.kinds.kind import Kind
 from cl_graft.kinds.prompts import Family
-from cl_graft.localization.grafting_settings import ADAMW_RATE, REGION_LR, GraftingSettings
+from cl_graft.localization.grafting_settings import REGION_LR, STEP_NORM, GraftingSettings
 from cl_graft.localization.registry import RANDOM_RATE_FACTOR, SHORT_DENSE_SHARE
 from cl_graft.runtime.batching import EVAL_BATCH
 from cl_graft.runtime.byte_sizes import parse_bytes
@@ -108,8 +108,9 @@ class GraftingLoopSettings(GraftingSettings):
         gt=0,
         allow_inf_nan=False,
         description="Learning rate of the region; null takes, with AdamW, "
-        f"{ADAMW_RATE:g} / √density (0.0034 for 0.2 % of the weights), "
-        f"{RANDOM_RATE_FACTOR:g} times that for random regions, and {REGION_LR} with SGD.",
+        f"{STEP_NORM:g} · s / √k for k weights, s the root mean square of the base's matrices "
+        f"(0.0034 for 0.2 % of MiniLM), {RANDOM_RATE_FACTOR:g} times that for random regions, and "
+        f"{REGION_LR} with SGD.",
     )
     head_lr: float | None = Field(
         default=None,

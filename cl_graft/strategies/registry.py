@@ -14,7 +14,7 @@ from avalanche.training.templates import SupervisedTemplate
 
 from cl_graft.errors import InputError
 from cl_graft.localization.grafting_settings import REGION_LR
-from cl_graft.models import graftable_parameters
+from cl_graft.models.graftable import weight_scale
 from cl_graft.runtime.registry import Registry
 from cl_graft.strategies.loop.steps_and_rates import RateSchedule, RegionRate, TaskSchedules
 from cl_graft.strategies.method import Family, Method, StreamShape, Value, setting
@@ -136,8 +136,8 @@ def build_strategy(name: str, inputs: StrategyInputs, **settings: Value) -> Supe
     rates: list[SupervisedPlugin] = [schedules, RateSchedule(lr=1.0, steps=1)]
     by_size = inputs.region_optimizer == "adamw" and inputs.region_lr is None
     if method.trains == "region" and by_size:
-        total = sum(weights.numel() for weights in graftable_parameters(shape.model).values())
-        rates.append(RegionRate(total, localizer=shape.localizer, head_lr=inputs.head_lr))
+        scale = weight_scale(shape.model)
+        rates.append(RegionRate(scale, localizer=shape.localizer, head_lr=inputs.head_lr))
     plugins = (*rates, *inputs.plugins)
     return method.build(replace(inputs, plugins=plugins), settings)
 

@@ -179,7 +179,7 @@ def grids_of_strategies() -> str:
 
 def rates_of_strategies() -> str:
     """The optimiser, rate, decay and warm-up with which each strategy trains by default."""
-    from cl_graft.localization.grafting_settings import ADAMW_RATE
+    from cl_graft.localization.grafting_settings import STEP_NORM
     from cl_graft.strategies.registry import STRATEGIES, make_loop_schedule
     from cl_graft.training.fine_tuning_settings import FineTuning
 
@@ -194,7 +194,7 @@ def rates_of_strategies() -> str:
         if row.trains == "region":
             sgd = make_loop_schedule(row, FineTuning(), optimizer="sgd")
             told = [
-                ("regions", found, f"{ADAMW_RATE:g} / √density"),
+                ("regions", found, f"{STEP_NORM:g} · s / √k"),
                 ("regions with `grafting.optimizer: sgd`", sgd, f"{sgd.lr:g}"),
             ]
         for trained, own, lr in told:

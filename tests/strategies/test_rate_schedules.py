@@ -91,7 +91,7 @@ def test_the_table_names_every_strategy():
     known = {name for name, row in STRATEGIES.items() if row.family != "ablation"}
     assert read_table().keys() == known
     rates = load_extension("from_the_package").rates_of_strategies()
-    assert "| regions | AdamW | 0.00015 / √density | linear | 6 %" in rates
+    assert "| regions | AdamW | 8 · s / √k | linear | 6 %" in rates
 
 
 @pytest.mark.parametrize("name", slow_but(FEW, NAMES))

@@ -24,6 +24,7 @@ from cl_graft.localization.grafting_settings import GraftingSettings, head_rate
 from cl_graft.localization.reach import find_reach
 from cl_graft.localization.region_search import find_region, rank_task
 from cl_graft.metrics import score
+from cl_graft.models.graftable import weight_scale
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.run_context import RunContext
 from cl_graft.settings import ExperimentConfig, config_from, to_dotted
@@ -219,14 +220,13 @@ class _SingleTask:
 
     def retrain(self, region: Region) -> tuple[Graft, dict[str, Tensor]]:
         """Train the region again from the base, as runs do."""
-        plan = self.config.region_schedule(
-            self.schedule, coordinates=len(region), total=region.layout.total
-        )
+        scale = weight_scale(self.task.model)
+        plan = self.config.region_schedule(self.schedule, coordinates=len(region), scale=scale)
         head, grafting = snapshot(self.task.head), self.config.grafting
         head_lr = grafting.head_lr
         if head_lr is None and grafting.lr is None:
-            size, total = sum(value.numel() for value in head.values()), region.layout.total
-            head_lr = head_rate(plan.optimizer, size, total=total, region=plan.lr)
+            size = sum(value.numel() for value in head.values())
+            head_lr = head_rate(plan.optimizer, size, scale=scale, region=plan.lr)
         return train_region(self.task, region, plan, head=head, seed=self.seed, head_lr=head_lr)
 
     @contextmanager

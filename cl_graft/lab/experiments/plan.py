@@ -418,7 +418,8 @@ def _track_phases(
         yield track_dense_run(fake, grafting.fine_tuning, length=length, path=localizer.needs_path)
     yield track_localization(fake, grafting, length=length)
     if grafting.retrain:
-        schedule = config.region_schedule(dense, coordinates=region, total=fake.total)
+        # Fake weights have no scale, and the rate costs nothing.
+        schedule = config.region_schedule(dense, coordinates=region, scale=1.0)
         yield track_region(fake, schedule, length=length, coordinates=region)
 
 

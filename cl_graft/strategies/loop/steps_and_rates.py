@@ -202,22 +202,22 @@ class RegionRate(SupervisedPlugin, supports_distributed=True):
     Runs at: before_training_epoch, when the optimiser has the region in its first group.
 
     Args:
-        total: Number of graftable weights.
+        scale: `weight_scale` of the base, > 0.
         localizer: How regions are found; None is any of the usual rate.
         head_lr: Learning rate of the head; None takes the region's, or less for a large head.
     """
 
     def __init__(
-        self, total: int, *, localizer: str | Score | None = None, head_lr: float | None = None
+        self, scale: float, *, localizer: str | Score | None = None, head_lr: float | None = None
     ) -> None:
         super().__init__()
-        self.total, self.localizer, self.head_lr = total, localizer, head_lr
+        self.scale, self.localizer, self.head_lr = scale, localizer, head_lr
 
     def before_training_epoch(self, strategy: Strategy, **kwargs: Any) -> None:
         """Set the rates."""
         sizes = [sum(w.numel() for w in g["params"]) for g in strategy.optimizer.param_groups]
-        lr = region_rate("adamw", sizes[0], total=self.total, localizer=self.localizer)
-        of_head = head_rate("adamw", sizes[-1], total=self.total, region=lr)
+        lr = region_rate("adamw", sizes[0], scale=self.scale, localizer=self.localizer)
+        of_head = head_rate("adamw", sizes[-1], scale=self.scale, region=lr)
         set_rates_(strategy, lr, head_lr=self.head_lr or of_head)
 
 

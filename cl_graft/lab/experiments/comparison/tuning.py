@@ -17,15 +17,19 @@ from typing import Any
 
 from cl_graft.data import TextTask
 from cl_graft.errors import DivergedError, ForeignFile, InputError
+from cl_graft.grafts.region import Layout
 from cl_graft.lab.experiments import folders
 from cl_graft.lab.experiments.run import run
 from cl_graft.lab.results.measures import has_one_metric
 from cl_graft.lab.results.run_results import RunResult
 from cl_graft.localization.grafting_settings import region_rate
 from cl_graft.metrics.by_metric import average_share, too_small
+from cl_graft.models.graftable import graftable_parameters, weight_scale
+from cl_graft.models.task_model import TaskModel
 from cl_graft.runtime.progress import Progress, rename_steps, silent
 from cl_graft.runtime.signals import Stop
 from cl_graft.settings import ExperimentConfig
+from cl_graft.settings.bank_metadata import load_base_model
 from cl_graft.settings.tasks import load_tasks
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.files import dump_json, load_json, replace_file
@@ -59,18 +63,18 @@ class Tuning:
 
 
 def list_grid(
-    method: Method, config: ExperimentConfig
+    method: Method, config: ExperimentConfig, *, base: TaskModel | None = None
 ) -> tuple[dict[str, tuple[Value, ...]], list[dict[str, Value]]]:
     """Return the part of a strategy's grid that the config does not set, and all its combinations.
 
-    The config's optimiser and density of regions say how large their rates are.
+    Rates of regions by AdamW are around the default for the config's density in `base`.
     """
     given = config.comparison.strategy_settings.get(method.name, {})
     grid = {name: values for name, values in method.grid.items() if name not in given}
-    if _REGION_RATE in grid and config.grafting.optimizer == "adamw":
+    if base and _REGION_RATE in grid and config.grafting.optimizer == "adamw":
         localizer = method.fixed_config.get("grafting.localizer", config.grafting.localizer)
-        k, total = config.grafting.coordinates(10**9), 10**9  # any total
-        rate = region_rate("adamw", k, total=total, localizer=localizer)
+        k = config.grafting.coordinates(Layout.of(graftable_parameters(base)).total)
+        rate = region_rate("adamw", k, scale=weight_scale(base), localizer=localizer)
         grid[_REGION_RATE] = tuple(float(f"{share * rate:.2g}") for share in _ADAMW_SHARES)
     combined = itertools.product(*grid.values())
     return grid, [dict(zip(grid, values, strict=True)) for values in combined] if grid else []
@@ -155,7 +159,8 @@ def tune(
     if (stored := stored_tuning(config, strategy, out=out)) is not None:
         return stored
     method, folder = find_strategy(strategy), _folder(out, strategy)
-    grid, candidates = list_grid(method, config)
+    base = load_base_model(config.model).model if _REGION_RATE in method.grid else None
+    grid, candidates = list_grid(method, config, base=base)
     tasks = use_dev_as_test(load_tasks(config.stream, seed=TUNING_SEED))
     results: list[RunResult | None] = []
     for values in candidates:

@@ -6,7 +6,9 @@ import math
 import pytest
 from configs import changed, config_with
 
+from cl_graft import load_model
 from cl_graft.errors import DivergedError
+from cl_graft.grafts.region import Layout
 from cl_graft.lab.experiments.comparison import tuning
 from cl_graft.lab.experiments.comparison.compare import compare
 from cl_graft.lab.experiments.comparison.tuning import best, list_grid, use_dev_as_test
@@ -14,6 +16,7 @@ from cl_graft.lab.experiments.run import run
 from cl_graft.lab.results.run_results import read_result
 from cl_graft.lab.results.summary_tables import settings_at_edge
 from cl_graft.localization.grafting_settings import REGION_LR, region_rate
+from cl_graft.models.graftable import graftable_parameters, weight_scale
 from cl_graft.settings import to_dotted
 from cl_graft.settings.tasks import load_tasks
 from cl_graft.strategies.registry import STRATEGIES
@@ -71,10 +74,12 @@ def test_what_the_config_gives_is_not_tuned(tiny_config):
 @pytest.mark.parametrize(("optimizer", "density"), [("sgd", 0.1), ("adamw", 1e-4), ("adamw", 0.04)])
 def test_the_grid_of_regions_has_the_rates_of_their_optimizer(tiny_config, optimizer, density):
     config = tiny_config.with_values({"grafting.optimizer": optimizer, "grafting.density": density})
+    base = load_model(config.model.name).model
+    size = config.grafting.coordinates(Layout.of(graftable_parameters(base)).total)
     for name, localizer in (("grafting", None), ("grafting_random", "random")):
-        grid, looks = list_grid(STRATEGIES[name], config)
+        grid, looks = list_grid(STRATEGIES[name], config, base=base)
         assert len(looks) == len(list_grid(STRATEGIES["lora"], config)[1])
-        rate = region_rate(optimizer, round(density * 1e6), total=1_000_000, localizer=localizer)
+        rate = region_rate(optimizer, size, scale=weight_scale(base), localizer=localizer)
         assert pytest.approx(rate, rel=0.05) in sorted(grid["grafting.lr"])[1:-1]
 
 
