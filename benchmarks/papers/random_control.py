@@ -33,8 +33,6 @@ LOCALIZERS = (
     "learned_mask",
     "base_gradient",
     "lift",
-    "talos",
-    "base_gradient_rows",
 )
 """What is compared, the control first."""
 

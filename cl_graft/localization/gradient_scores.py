@@ -1,4 +1,4 @@
-"""Scores by gradients from the base: sums (SAM), squares (FISH, TaLoS), descent (ChildPruning).
+"""Scores by gradients from the base: sums (SAM), squares (FISH), descent (ChildPruning).
 
 FISH's repository counts the task head within its budget; here the budget is the graftable
 coordinates' alone.
@@ -14,18 +14,16 @@ from torch import Tensor
 from cl_graft.grafts.graft import copy_
 from cl_graft.grafts.model_state import preserve_modes, preserve_parameters
 from cl_graft.grafts.region import Parameters
-from cl_graft.grafts.selection import top_k
 from cl_graft.localization.localizer_inputs import (
     LocalizerInputs,
     add_gradient_,
-    drawn_loss,
     gradient_hooks,
     mean_gradient,
     remaining_steps,
 )
 from cl_graft.localization.ranking import rank_by_tensor
 from cl_graft.localization.registry import register_localizer
-from cl_graft.runtime.seeding import generator, seeded
+from cl_graft.runtime.seeding import seeded
 from cl_graft.training.train_mode import freeze_statistics
 
 
@@ -103,78 +101,6 @@ def fish(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
                 _, loss = answer()
                 (loss * inputs.loss_scale).backward()
     return total
-
-
-_ROUNDS = 4
-_KEPT_VALUE = 0.1
-"""Share of its value that a coordinate keeps in the rounds after it was passed over."""
-_LEFT = "left: "
-
-
-@register_localizer(
-    name="talos",
-    source="Iurada et al., 2025, https://arxiv.org/abs/2504.02620, published code",
-    needs_dense_run=False,
-)
-def talos(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
-    """Score coordinates by their insensitivity at the base, −Σ (∇ log p(y))² with y ~ p drawn.
-
-    Up to four rounds share the batches. After each the most sensitive coordinates are passed over,
-    and the next one sees the base with a tenth of their values. The published code differentiates
-    the logit of y; here it is log p(y), as in the paper's formula.
-    """
-    rounds = min(_ROUNDS, steps)
-    total = inputs.zeros()
-    left = {name: torch.zeros_like(value) for name, value in total.items()}
-    ends = {number * steps // rounds: number for number in range(1, rounds)}
-    state = {**total, **{_LEFT + name: tensor for name, tensor in left.items()}}
-
-    with preserve_parameters(inputs.parameters) as base:
-        for number, step in enumerate(remaining_steps(inputs, state, steps=steps)):
-            if step in ends:
-                _pass_over_(total, left, k=k, after=ends[step], rounds=rounds)
-            if step in ends or not number:
-                _shrink_(inputs, base, left)
-            with gradient_hooks(inputs, into=_add_squared(total)):
-                for row, answer in enumerate(inputs.answers(step)):
-                    logits, _ = answer()
-                    drawn = drawn_loss(logits, generator(inputs.seed, "labels", step, row))
-                    (drawn * inputs.loss_scale).backward()
-    return _in_order(total, left)
-
-
-def _pass_over_(total: Parameters, left: Parameters, *, k: int, after: int, rounds: int) -> None:
-    """Pass over the most sensitive coordinates after a round, and reset the sums of the others."""
-    size = sum(tensor.numel() for tensor in total.values())
-    count = max(k, round(size * (k / size) ** (after / rounds)))
-    # Coordinates that were passed over earlier rank behind all others, so they are not kept.
-    region = top_k(_in_order(total, left), count).masks()
-    for name, tensor in total.items():
-        inside = region[name].to(tensor.device)
-        left[name].masked_fill_(~inside & (left[name] == 0), after)
-        tensor.masked_fill_(inside, 0.0)
-
-
-def _shrink_(inputs: LocalizerInputs, base: Parameters, left: Parameters) -> None:
-    """Put the model at the base with a tenth of the values that were passed over."""
-    with torch.no_grad():
-        for name, parameter in inputs.parameters.items():
-            parameter.copy_(torch.where(left[name] > 0, base[name] * _KEPT_VALUE, base[name]))
-
-
-def _in_order(total: Parameters, left: Parameters) -> dict[str, Tensor]:
-    """Return −F, shifted so that coordinates passed over rank behind the others, earliest last."""
-    scores = {name: torch.zeros_like(tensor) for name, tensor in total.items()}
-    latest, behind = max(int(tensor.max()) for tensor in left.values()), 0.0
-    for after in (0, *range(latest, 0, -1)):
-        largest = 0.0
-        for name, tensor in total.items():
-            inside = left[name] == after
-            if bool(inside.any()):
-                scores[name][inside] = -(behind + tensor[inside])
-                largest = max(largest, float(tensor[inside].max()))
-        behind += largest
-    return scores
 
 
 @register_localizer(

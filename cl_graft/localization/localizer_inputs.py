@@ -142,27 +142,6 @@ def gradient_hooks(
             hook.remove()
 
 
-def drawn_loss(logits: Tensor, draw: torch.Generator) -> Tensor:
-    """Return −log p(y) of a row's label y, or of all its labels, that the model draws.
-
-    Args:
-        logits: Logits of the row, of shape (K,) or (P, K); a single logit, whose y is normal around
-            it with variance 1, is itself what is differentiated.
-        draw: Source of the draw.
-
-    Examples:
-        >>> drawn_loss(torch.tensor([20.0, 0.0]), torch.Generator()).item() < 1e-6  # surely class 0
-        True
-    """
-    if logits.numel() == 1:
-        return logits.squeeze()
-    logs = logits.float().log_softmax(-1)
-    if not logs.numel():
-        return logs.sum()
-    labels = torch.multinomial(logs.detach().exp().cpu(), 1, generator=draw)
-    return -logs.gather(-1, labels.to(logs.device)).sum()
-
-
 def unscale_(inputs: LocalizerInputs, gradient: Tensor) -> Tensor:
     """Divide a gradient by the loss scale, in place."""
     if inputs.loss_scale == 1.0:

@@ -76,23 +76,6 @@ register_localizer(
 
 
 @register_localizer(
-    name="base_gradient_rows",
-    source="Yang et al., 2024, https://arxiv.org/abs/2412.06289 (unit), with this package's score",
-    needs_dense_run=False,
-    stored_as="lines",
-    allowed=weight_matrices,
-)
-def base_gradient_rows(inputs: LocalizerInputs, *, k: int, steps: int) -> Parameters:
-    """Score rows by the energy of their summed gradient at the base, mean of (Σ g)² over a row."""
-    scores = {}
-    for name, size in base_gradient(inputs, k=k, steps=steps).items():
-        # Vectors, which are not chosen, get 0.
-        energy = size.square().flatten(1).mean(1) if size.dim() > 1 else size.new_zeros(1)
-        scores[name] = energy.reshape(-1, *[1] * (size.dim() - 1)).expand(size.shape).clone()
-    return scores
-
-
-@register_localizer(
     name="snip",
     source="Lee et al., 2019, https://arxiv.org/abs/1810.02340, Sec. 4.1, on a trained model",
     needs_dense_run=False,

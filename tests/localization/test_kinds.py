@@ -7,14 +7,11 @@ from kind_data import KINDS_OF_TASKS, write_kinds
 from localization.planted import FEW
 from papers.bench import Bench
 from slow_cases import slow_but
-from torch.nn import functional as F
 
 from cl_graft.grafts.graft import snapshot
 from cl_graft.localization import LOCALIZERS
 from cl_graft.localization.inputs_of_task import RowCounter, inputs_of_task
-from cl_graft.localization.localizer_inputs import drawn_loss
 from cl_graft.localization.region_search import find_region
-from cl_graft.runtime.seeding import generator
 from cl_graft.settings import load_config
 from cl_graft.storage.cache_folder import DirectoryCache
 
@@ -84,18 +81,3 @@ def test_rows_that_are_asked_one_by_one_answer_where_they_have_a_target(learned)
                 least = -logits.log_softmax(-1).amax(-1).mean()
                 assert float(loss.detach()) >= float(least.detach()) - 1e-5
                 assert bool((logits > -100).any(1).all())
-
-
-def test_drawn_labels_of_several_answers_give_the_expected_fisher_information():
-    logits = torch.randn(2, 3, generator=generator(0, "logits")).requires_grad_()
-    squared = torch.zeros(2, 3)
-    for number in range(1500):
-        loss = drawn_loss(logits, generator(0, "draw", number))
-        squared += torch.autograd.grad(loss, logits)[0] ** 2
-    shares = F.softmax(logits.detach(), -1)
-    assert torch.allclose(squared / 1500, shares * (1 - shares), atol=0.03)
-
-
-def test_a_row_without_answers_draws_nothing():
-    logits = torch.zeros(0, 3, requires_grad=True)
-    assert float(drawn_loss(logits, generator(0, "draw")).detach()) == 0.0
