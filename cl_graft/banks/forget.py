@@ -8,18 +8,19 @@ answer differently without it; these can be trained again from their data.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import ExitStack, suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from cl_graft.banks.add import add_task
 from cl_graft.banks.bank_of_run import find_bank_folder
 from cl_graft.banks.open_bank import OpenBank, open_bank, recorded_device
 from cl_graft.data.task_place import find_place
-from cl_graft.errors import DamagedFile, InputError
+from cl_graft.errors import BankError, DamagedFile, InputError
 from cl_graft.grafts.bank import Entry, GraftBank, find_entries, find_entry
 from cl_graft.inference.task_switch import Switch
 from cl_graft.models.text_generation import compare_generated, is_text_head
@@ -34,6 +35,7 @@ from cl_graft.storage.bank_folder import (
     STAGED,
     delete_unlisted,
     list_files,
+    list_unlisted,
     open_stored_bank,
     read_index,
     replace_entries,
@@ -141,7 +143,9 @@ def forget(
         if not dry_run:
             held.enter_context(run_files.lock_bank(where))
             _refuse_unfinished(where)
-            delete_unlisted(where, {n for line in read_index(where)[0] for n in list_files(line)})
+            listed = {name for line in read_index(where)[0] for name in list_files(line)}
+            _refuse_another_index(where, listed)
+            delete_unlisted(where, listed)
         bank = open_stored_bank(where)
         name, gone = _find_removed(bank, task, latest=latest)
         first = gone[0]
@@ -264,13 +268,24 @@ def _new_labels(bank: GraftBank, gone: Sequence[int]) -> dict[int, int]:
     return {old: new if numbered else old for new, old in enumerate(dict.fromkeys(stay))}
 
 
+def _refuse_another_index(where: Path, listed: Set[str]) -> None:
+    """Refuse an index that lacks files and does not list others: these would be deleted."""
+    missing = sorted(name for name in listed if not (where / name).is_file())
+    if missing and (lost := list_unlisted(where, listed)):
+        raise BankError(
+            f"{where} lacks {missing[0]}, which its bank.json lists, and holds {lost[0]}, which it "
+            "does not list: bank.json is probably that of another bank, or an old one; put the "
+            "right one back"
+        )
+
+
 def _refuse_unfinished(where: Path) -> None:
     """Refuse a bank whose run is not finished: `--resume` would learn the task again."""
     run = find_run_of_bank(where)
     if run and not ((run / run_files.RESULTS).is_file() and read_record(run).complete):
         raise InputError(
-            f"the run {run} is not finished; go on with it (cl-graft run --resume {run}), and let "
-            "its bank forget afterwards"
+            f"the run {run} is not finished; go on with it (cl-graft run --resume "
+            f"{quote(str(run))}), and let its bank forget afterwards"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Annotated
 
 from cl_graft.cli import options
@@ -61,5 +62,5 @@ def add_command(
         f"test {added.metric} {format_score(added.test)} on {added.test_rows} rows",
         *added.notes,
         ("No entry was touched" if not added.new else "Earlier entries were not touched")
-        + f"; check with: cl-graft verify {added.bank}",
+        + f"; check with: cl-graft verify {quote(str(added.bank))}",
     )

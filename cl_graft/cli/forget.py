@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 from cl_graft.cli import options
@@ -112,7 +113,7 @@ def _describe(report: Forgotten, *, dry_run: bool) -> list[str]:
         f"{report.bank} would hold no byte of {what}. Nothing was changed."
         if dry_run
         else f"{report.bank} is now, file by file, the bank of a stream without {what}; check "
-        f"with: cl-graft verify {report.bank}"
+        f"with: cl-graft verify {quote(str(report.bank))}"
     ]
     if report.stay:
         verb = "would then be" if dry_run else "is now"

@@ -41,8 +41,10 @@ def read_yaml(text: str, *, origin: str) -> Any:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark is not None else ""
         fault = " ".join((error.problem or str(error)).split())
-        tab = " (indent with spaces, not tabs)" if "\\t" in fault else ""
-        raise InputError(f"{origin}{line}: not a YAML file: {fault}{tab}") from None
+        hint = " (indent with spaces, not tabs)" if "\\t" in fault else ""
+        if text.lstrip()[:1] in ("*", "&", "!", "%", "@", "`"):
+            hint = f" (put quotes around a text that begins with {text.lstrip()[0]})"
+        raise InputError(f"{origin}{line}: not a YAML file: {fault}{hint}") from None
     except yaml.reader.ReaderError as error:
         line, character = text.count("\n", 0, error.position) + 1, cast(Any, error.character)
         code = character if isinstance(character, int) else ord(character)

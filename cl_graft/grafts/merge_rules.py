@@ -217,7 +217,7 @@ def merge_grafts(
         rule: One of `MERGES`.
         coefficient: Factor of the rule's vector; see `Merge.scaled`.
         seed: For a rule that draws.
-        **settings: The rule's own.
+        **settings: The rule's own, all of them, as ``keep=1.0`` for `ties`.
 
     Raises:
         InputError: If there is no such rule.

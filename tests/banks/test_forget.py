@@ -217,6 +217,15 @@ def test_a_damaged_entry_is_taken_out_and_what_stands_on_it_is_trained_again(cop
     assert file_hashes(run / "bank") == file_hashes(learn(left, "prefix") / "bank")
 
 
+def test_entries_that_the_index_of_another_bank_does_not_list_are_left_alone(copied, learn):
+    run = copied("isolated")
+    shutil.copy(learn(TASKS[:2], "prefix") / "bank" / "bank.json", run / "bank")
+    before = file_hashes(run)
+    with pytest.raises(BankError, match=r"bank\.json is probably that of another bank"):
+        forget(run / "bank", "scope")
+    assert file_hashes(run) == before
+
+
 def test_other_data_than_an_entry_was_trained_on_are_refused(tiny_bert, tmp_path):
     rows = [f"{['wet', 'fine'][n % 2]} day {n},{['rain', 'sun'][n % 2]}" for n in range(60)]
     data = tmp_path / "days.csv"

@@ -50,6 +50,9 @@ CASES = {
     "(stream.shots 8 there, 9 here)",
     f"{COMPARE} scope --out {{there}}": "is not empty and holds no comparison",
     f"{COMPARE} scope --device abacus": "no device 'abacus' here",
+    f"{COMPARE} scope --set grafting.modules=*.bias": "put quotes around a text that begins with *",
+    "compare --resume {out} --out {there}/other": "give no others",
+    "run --resume {out} --out {there}/other": "give no others",
     "add {bank} --task {rows} --text wrong": "'wrong'",
     "add {bank} --task topic --data {there}": "give the new task another name",
 }

@@ -17,8 +17,9 @@ from tiny_runs import banks_of, tiny_run
 
 from cl_graft import InputError
 from cl_graft.banks.open_bank import OpenBank, open_bank
+from cl_graft.grafts.bank import BaseIdentity
 from cl_graft.integrations import export_task, import_task
-from cl_graft.integrations.peft_adapters import cover_elements, factorize
+from cl_graft.integrations.peft_adapters import cover_elements, factorize, save_adapter
 from cl_graft.storage import load_bank
 
 pytestmark = [
@@ -36,7 +37,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("gpt2", {"family": "causal_lm"}),
     "seq2seq_lm": ("t5", {"family": "seq2seq_lm"}),
 }
-LINES = {"localizer": "base_gradient_rows", "density": 0.02, "max_length": 64}
+LINES = {"localizer": "columns", "density": 0.02, "max_length": 64}
 
 
 @pytest.fixture(scope="session")
@@ -151,8 +152,15 @@ def test_the_adapter_comes_back_by_an_import(bank_of_lines, tmp_path):
     torch.testing.assert_close(torch.tensor(ours.logits), torch.tensor(theirs.logits))
 
 
+def test_an_adapter_names_its_base_as_the_hub_does(tmp_path):
+    base = BaseIdentity("0" * 64, "minilm", "float32")
+    save_adapter(tmp_path, {"a": torch.zeros(1)}, base)
+    config = json.loads((tmp_path / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == "sentence-transformers/all-MiniLM-L6-v2"
+
+
 def test_what_is_no_matrix_is_refused_with_what_fits_it(bank_of_family, tmp_path):
-    said = r"this graft sets .*LayerNorm\.\w+ \d+.* as peft-shira or hf, or .* `columns`"
+    said = r"this graft sets .*LayerNorm\.\w+ \d+.* as hf, or as peft-shira if .* `columns`"
     with pytest.raises(InputError, match=said):
         export_task(bank_of_family("mean"), 0, format="peft-lora", out=tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
@@ -160,6 +168,6 @@ def test_what_is_no_matrix_is_refused_with_what_fits_it(bank_of_family, tmp_path
 
 def test_a_scattered_graft_is_refused_with_what_fits_it(tiny_llama, tmp_path):
     bank = tiny_run(tmp_path / "run", tiny_llama, ["scope"], family="causal_lm", localizer="lift")
-    said = r"graft lie scattered, .* columns and rows: export it as peft-shira or hf, or learn"
+    said = r"graft lie scattered, .* columns and rows: export it as hf, or as peft-shira if"
     with pytest.raises(InputError, match=said):
         export_task(bank, 0, format="peft-lora", out=tmp_path / "out")

@@ -253,7 +253,8 @@ def test_modules_and_shares_that_mean_nothing_are_refused(bad):
         (make_task(), {"modules": "mlp"}, "none of the 4 .*0 are matrices of feed-forward"),
         (make_task(), {"modules": {"attention": 1}}, "'attention' matches none"),
         (make_task(), {"modules": ["bodi"]}, "'bodi' matches .* did you mean 'body'"),
-        (block_task(), {"modules": {"all": 1, "mlp": 1}}, "'mlp' matches none"),
+        (block_task(), {"modules": {"all": 1, "mlp": 1}}, r"'mlp' matches none .* parts\)$"),
+        (block_task(), {"modules": "1", "localizer": "bias_only"}, "matches none.*Known: bias"),
         (
             block_task(),
             {"modules": {"mlp": 1, "attention": 1}, "localizer": "columns"},

@@ -63,6 +63,8 @@ def test_unknown_names_and_settings_are_refused(inputs):
         build_strategy("ewk", inputs)
     with pytest.raises(InputError, match=r"ewc: unknown setting 'strength'"):
         build_strategy("ewc", inputs, strength=1.0)
+    with pytest.raises(InputError, match=r"a LoRA of rank 1,000 .* more than 32"):
+        build_strategy("lora", inputs, rank=1_000)
 
 
 @pytest.mark.parametrize(

@@ -60,8 +60,18 @@ class LoRASettings:
     times_steps: float = times_setting()
 
     def check_stream(self, shape: StreamShape) -> None:
-        """Refuse a model without such layers."""
-        find_linear_layers(shape.model, self.layers)
+        """Refuse a model without such layers, and a rank that none of them can have."""
+        most = self.largest_size(shape)
+        if self.rank > most:
+            raise InputError(
+                f"a LoRA of rank {self.rank:,} asked for; no layer of {shape.model.name!r} can "
+                f"have more than {most:,}, the smaller side of its matrix"
+            )
+
+    def largest_size(self, shape: StreamShape) -> int:
+        """Return the largest rank that a layer can have."""
+        layers = find_linear_layers(shape.model, self.layers).values()
+        return max(min(count_features(layer)) for layer in layers)
 
 
 def add_lora_(model: TaskModel, settings: LoRASettings, *, seed: int) -> None:

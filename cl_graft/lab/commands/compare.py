@@ -46,7 +46,7 @@ def compare_command(
             panel="What is compared",
         ),
     ] = None,
-    out: Annotated[Path, option("DIR", "Where to write.")] = Path("runs"),
+    out: options.Out = None,
     resume: options.Resume = None,
     sets: options.Sets = None,
     engine: Annotated[
@@ -119,10 +119,11 @@ def compare_command(
     output = Output(quiet, as_json)
     if resume is not None:
         trusted, others = chosen.trust()
-        options.refuse_others(config, sets, others.values or sweep)
+        options.refuse_others(config, sets, others.values or sweep or out)
         out = resume
         settings, started_by = stored_comparison(out, trust_remote_code=trusted)
     else:
+        out = out or Path("runs")
         swept = [_sweep_to_set(text) for text in sweep or ()]
         origins = dict.fromkeys([text.partition("=")[0] for text in swept], "--sweep")
         settings = load_config(

@@ -27,7 +27,7 @@ def run_command(
     seed: Annotated[
         int | None, typer.Option(help="Seed of the run. Default: the first in the config.")
     ] = None,
-    out: Annotated[Path, option("DIR", "Where to write.")] = Path("runs"),
+    out: options.Out = None,
     resume: options.Resume = None,
     sets: options.Sets = None,
     quiet: options.Quiet = False,
@@ -63,11 +63,12 @@ def run_command(
     chosen = chosen.also("comparison.seeds", seed, "--seed")
     if resume is not None:
         trusted, others = chosen.trust()
-        options.refuse_others(config, sets, others.values)
+        options.refuse_others(config, sets, others.values or out)
         where = find_run(resume)
         out = where.parent.parent
         settings = stored_config(where, trust_remote_code=trusted)
     elif config is not None or chosen.values:
+        out = out or Path("runs")
         settings = load_config(config, sets or (), options=chosen.values, origins=chosen.options)
         where = run_folder(out, settings.comparison.strategies[0], settings.comparison.seeds[0])
     else:

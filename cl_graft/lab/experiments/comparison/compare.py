@@ -21,6 +21,7 @@ from torch import nn
 
 from cl_graft.data import TextTask
 from cl_graft.errors import InputError
+from cl_graft.grafts.region import Region
 from cl_graft.kinds.text_task import make_task_head
 from cl_graft.lab.experiments import folders
 from cl_graft.lab.experiments.comparison.sweep import SingleComparison, draw_orders, expand_sweep
@@ -43,6 +44,8 @@ from cl_graft.lab.results.comparison import (
     summarize,
 )
 from cl_graft.lab.results.run_results import RunResult, command
+from cl_graft.localization.grafting_settings import GraftingSettings
+from cl_graft.localization.reach import find_reach
 from cl_graft.models import Loaded, graftable_parameters
 from cl_graft.models.answering_config import describe_other_settings
 from cl_graft.runtime.byte_sizes import largest_within
@@ -377,7 +380,7 @@ def _size(
         return Size()
     if method.stored_as == "entry" or method.family == "merging":
         grafting = config.with_values(method.fixed_config).grafting
-        return _density(method, budget, shape, head, stored_as=find_storage(grafting))
+        return _density(method, budget, shape, head, grafting)
     heads = count_bytes(head.state_dict())
     if not method.has_size:
         raise InputError(f"there is no size to set: it adds {method.adds}")
@@ -399,16 +402,24 @@ def _size(
 
 
 def _density(
-    method: Method, budget: int, shape: StreamShape, head: nn.Module, *, stored_as: str
+    method: Method, budget: int, shape: StreamShape, head: nn.Module, grafting: GraftingSettings
 ) -> Size:
     """Return the density whose entry of a bank fits, or whose graft to be merged does."""
-    total = sum(p.numel() for p in graftable_parameters(shape.model).values())
+    reach = find_reach(
+        shape.model,
+        graftable_parameters(shape.model),
+        localizer=grafting.localizer,
+        layers=grafting.layers,
+        modules=grafting.modules,
+    )
+    total, stored_as = reach.layout.total, find_storage(grafting)
     beside = math.ceil(method.task_bytes(shape, {})) if method.has_size else 0
     if method.stored_as != "entry" and stored_as == "seed":
         stored_as = "index"  # as a graft to be merged is stored
     options: Any = {"length": shape.length, "stored_as": stored_as}
 
-    def size(coordinates: int) -> int:
+    def size(k: int) -> int:
+        coordinates = sum(reach.divide(k, owned=Region.empty(reach.layout)))
         owned = (shape.tasks - 1) * coordinates
         entry = entry_bytes(shape.model, head, size=coordinates, owned=owned, **options)
         if method.stored_as == "entry":

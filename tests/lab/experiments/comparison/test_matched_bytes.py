@@ -80,6 +80,12 @@ def test_what_is_too_large_at_its_smallest_says_how_large_that_is(fits):
         assert unmet[name].endswith("bytes, and it has no size to set")
 
 
+def test_columns_that_do_not_fit_as_a_whole_are_not_promised(fits):
+    assert fits(3_600, localizer="movement", strategies=["grafting"])[0]
+    with pytest.raises(InputError, match="at its smallest a task adds"):
+        fits(3_600, localizer="random_columns", strategies=["grafting"])
+
+
 def test_a_size_that_the_config_gives_stays(fits):
     given = {"adapters": {"size": 2}, "lora": {"rank": 500}}
     sizes, unmet = fits(BUDGET, strategy_settings=given)
@@ -111,7 +117,7 @@ def test_what_is_stored_is_what_was_reckoned(fits_once, config, tmp_path, name):
     assert mean > sizes[name].bytes - (1_200 if name in GRAFTS else 600)
 
 
-@pytest.mark.parametrize(("localizer", "more"), [("base_gradient_rows", 1.1), ("random", 1.08)])
+@pytest.mark.parametrize(("localizer", "more"), [("columns", 1.1), ("random", 1.08)])
 def test_rows_and_drawn_weights_need_no_index_so_more_of_them_fit(
     fits, config, tmp_path, localizer, more
 ):
