@@ -274,8 +274,8 @@ def _refuse_another_index(where: Path, listed: Set[str]) -> None:
     if missing and (lost := list_unlisted(where, listed)):
         raise BankError(
             f"{where} lacks {missing[0]}, which its bank.json lists, and holds {lost[0]}, which it "
-            "does not list: bank.json is probably that of another bank, or an old one; put the "
-            "right one back"
+            "does not list: bank.json is probably that of another bank; put the right one back, or "
+            "delete what is not listed"
         )
 
 

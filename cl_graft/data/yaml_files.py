@@ -42,8 +42,9 @@ def read_yaml(text: str, *, origin: str) -> Any:
         line = f":{mark.line + 1}" if mark is not None else ""
         fault = " ".join((error.problem or str(error)).split())
         hint = " (indent with spaces, not tabs)" if "\\t" in fault else ""
-        if text.lstrip()[:1] in ("*", "&", "!", "%", "@", "`"):
-            hint = f" (put quotes around a text that begins with {text.lstrip()[0]})"
+        begin = error.context_mark or error.problem_mark
+        if begin is not None and (first := text[begin.index : begin.index + 1]) in set("*&!%@`"):
+            hint = f" (put quotes around a text that begins with {first})"
         raise InputError(f"{origin}{line}: not a YAML file: {fault}{hint}") from None
     except yaml.reader.ReaderError as error:
         line, character = text.count("\n", 0, error.position) + 1, cast(Any, error.character)

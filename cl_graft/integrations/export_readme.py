@@ -45,7 +45,8 @@ def make_readme(record: Mapping[str, Any], *, format: str) -> str:
         "",
         f"One task of a bank of grafts, written by {record['written_by']}. Its graft sets "
         f"{record['coordinates']:,} weights ({record['density']:.4%} of those that can be grafted) "
-        f"of {for_markdown_code(base['model'])}{pinned} and leaves every other as it was.",
+        f"of {for_markdown_code(name_outside(base['model']))}{pinned} and leaves every other as it "
+        "was.",
         "",
         *_describe_answers(record, names),
         f"- Texts: {'pairs' if record.get('pair') else 'single'}; at most "

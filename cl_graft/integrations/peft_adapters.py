@@ -30,8 +30,8 @@ from cl_graft.models.load import name_outside
 from cl_graft.training.coordinate_gradient import is_conv1d, is_linear
 
 _ELSE = (
-    "export it as hf, or as peft-shira if it leaves biases alone, or learn the task with the "
-    "localizer `columns`, in prefix mode those before it, too"
+    "export it as hf or peft-shira, or learn it, and in prefix mode the tasks before it, with the "
+    "localizer `columns`"
 )
 
 _MOST_SPREAD = 3

@@ -73,7 +73,8 @@ def graftable_parameters(
 def weight_scale(module: nn.Module) -> float:
     """Return the root mean square of a model's graftable matrices, in three digits.
 
-    More digits could differ with the order in which a machine adds the squares.
+    More digits could differ with the order in which a machine adds the squares. Where nothing
+    graftable is a matrix, all that is graftable counts.
 
     Examples:
         >>> linear = nn.Linear(2, 1)
@@ -81,8 +82,9 @@ def weight_scale(module: nn.Module) -> float:
         >>> weight_scale(linear)
         3.54
     """
-    weights = [p.detach() for p in graftable_parameters(module).values() if p.ndim > 1]
-    norms = [float(torch.linalg.vector_norm(w, dtype=torch.float32)) for w in weights]
+    parameters = [p.detach() for p in graftable_parameters(module).values()]
+    weights = [p for p in parameters if p.ndim > 1] or parameters
+    norms = [float(torch.linalg.vector_norm(w.float())) for w in weights]
     return float(f"{math.hypot(*norms) / math.sqrt(sum(w.numel() for w in weights)):.3g}")
 
 

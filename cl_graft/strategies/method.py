@@ -302,9 +302,11 @@ class Method:
         """Return the bytes that a task adds beside its head, with values of the settings."""
         return self._with(values).task_bytes(shape)
 
-    def largest_size(self, shape: StreamShape, *, otherwise: int) -> int:
+    def largest_size(
+        self, shape: StreamShape, values: Mapping[str, Value], *, otherwise: int
+    ) -> int:
         """Return the largest value of the setting that is a size; `otherwise` without a limit."""
-        method = self._with({})
+        method = self._with(values)
         return method.largest_size(shape) if hasattr(method, "largest_size") else otherwise
 
     def _with(self, values: Mapping[str, Value]) -> Any:

@@ -42,7 +42,7 @@ LINES = {"localizer": "columns", "density": 0.02, "max_length": 64}
 
 @pytest.fixture(scope="session")
 def bank_of_lines(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
-    """Return a function from a name of `FAMILIES` to a bank of two tasks, regions of rows."""
+    """Return a function from a name of `FAMILIES` to a bank of two tasks, regions of columns."""
     return banks_of(FAMILIES, LINES, request, tmp_path_factory)
 
 
@@ -160,7 +160,7 @@ def test_an_adapter_names_its_base_as_the_hub_does(tmp_path):
 
 
 def test_what_is_no_matrix_is_refused_with_what_fits_it(bank_of_family, tmp_path):
-    said = r"this graft sets .*LayerNorm\.\w+ \d+.* as hf, or as peft-shira if .* `columns`"
+    said = r"this graft sets .*LayerNorm\.\w+ \d+.* as hf or peft-shira, or .* `columns`"
     with pytest.raises(InputError, match=said):
         export_task(bank_of_family("mean"), 0, format="peft-lora", out=tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
@@ -168,6 +168,6 @@ def test_what_is_no_matrix_is_refused_with_what_fits_it(bank_of_family, tmp_path
 
 def test_a_scattered_graft_is_refused_with_what_fits_it(tiny_llama, tmp_path):
     bank = tiny_run(tmp_path / "run", tiny_llama, ["scope"], family="causal_lm", localizer="lift")
-    said = r"graft lie scattered, .* columns and rows: export it as hf, or as peft-shira if"
+    said = r"graft lie scattered, .* columns and rows: export it as hf or peft-shira, or learn"
     with pytest.raises(InputError, match=said):
         export_task(bank, 0, format="peft-lora", out=tmp_path / "out")

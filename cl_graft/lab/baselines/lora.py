@@ -105,6 +105,8 @@ def find_linear_layers(model: TaskModel, layers: str = "all") -> dict[str, nn.Mo
         for name, module in model.named_modules()
         if (isinstance(module, nn.Linear) or is_conv1d(module)) and f"{name}.weight" in parameters
     }
+    if not linear:
+        raise InputError(f"a LoRA needs linear layers in the blocks; {model.name!r} has none")
     if layers == "all":
         return linear
     if layers in ("mlp", "attention"):

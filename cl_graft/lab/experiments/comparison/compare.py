@@ -396,7 +396,7 @@ def _size(
     def size(value: int) -> float:
         return method.task_bytes(shape, {**settings, name: value}) + heads
 
-    most = method.largest_size(shape, otherwise=_MOST)
+    most = method.largest_size(shape, settings, otherwise=_MOST)
     value = largest_within(budget, size, least=least, most=most)
     return Size(name, value, round(size(value)))
 
@@ -412,21 +412,23 @@ def _density(
         layers=grafting.layers,
         modules=grafting.modules,
     )
-    total, stored_as = reach.layout.total, find_storage(grafting)
+    total, none, stored_as = reach.layout.total, Region.empty(reach.layout), find_storage(grafting)
     beside = math.ceil(method.task_bytes(shape, {})) if method.has_size else 0
     if method.stored_as != "entry" and stored_as == "seed":
         stored_as = "index"  # as a graft to be merged is stored
     options: Any = {"length": shape.length, "stored_as": stored_as}
 
     def size(k: int) -> int:
-        coordinates = sum(reach.divide(k, owned=Region.empty(reach.layout)))
+        coordinates = sum(reach.divide(k, owned=none))
         owned = (shape.tasks - 1) * coordinates
         entry = entry_bytes(shape.model, head, size=coordinates, owned=owned, **options)
         if method.stored_as == "entry":
             return entry.total + _NAMES + beside
         return entry.indices + entry.values + entry.head + beside
 
-    value = largest_within(budget, size, least=1, most=total)
+    value = largest_within(budget, size, least=1, most=reach.total)
+    if len(reach.parts) == 1:
+        (value,) = reach.divide(value, owned=none)
     return Size("grafting.density", value / total, size(value))
 
 

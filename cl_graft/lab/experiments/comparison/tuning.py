@@ -159,8 +159,10 @@ def tune(
     if (stored := stored_tuning(config, strategy, out=out)) is not None:
         return stored
     method, folder = find_strategy(strategy), _folder(out, strategy)
-    base = load_base_model(config.model).model if _REGION_RATE in method.grid else None
-    grid, candidates = list_grid(method, config, base=base)
+    by_base = _REGION_RATE in method.grid and config.grafting.optimizer == "adamw"
+    grid, candidates = list_grid(
+        method, config, base=load_base_model(config.model).model if by_base else None
+    )
     tasks = use_dev_as_test(load_tasks(config.stream, seed=TUNING_SEED))
     results: list[RunResult | None] = []
     for values in candidates:
