@@ -47,7 +47,10 @@ def list_data_notes(runs: Sequence[RunResult]) -> list[str]:
 def list_failures(comparison: Comparison, config: ExperimentConfig) -> list[str]:
     """Name the runs that failed, a line each, and say how to go on with them."""
     out = comparison.out
-    lines = [f"FAILED: {one.strategy} seed {one.seed}: {one.error}" for one in comparison.failed]
+    lines = [
+        f"FAILED: {failure.strategy} seed {failure.seed}: {failure.error}"
+        for failure in comparison.failed
+    ]
     if lines and (out / CONFIG).is_file():
         again = resume_command("compare", out, config)
         lines.append(f"What was learned is kept; try again with: {again}")
