@@ -65,7 +65,8 @@ MovedModel = Annotated[
     str | None,
     option("NAME", "Where the base model is now, if not where the bank says.", "--model"),
 ]
-Out = Annotated[Path | None, option("DIR", "Where to write. Default: runs.")]
+RUNS = Path("runs")
+Out = Annotated[Path | None, option("DIR", f"Where to write. Default: {RUNS}.")]
 Resume = Annotated[
     Path | None, option("DIR", "Continue the run or comparison in this folder, with its settings.")
 ]

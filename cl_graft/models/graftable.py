@@ -73,8 +73,7 @@ def graftable_parameters(
 def weight_scale(module: nn.Module) -> float:
     """Return the root mean square of a model's graftable matrices, in three digits.
 
-    More digits could differ with the order in which a machine adds the squares. Where nothing
-    graftable is a matrix, all that is graftable counts.
+    More would depend on the order of the sum. Without any matrix all graftable weights count.
 
     Examples:
         >>> linear = nn.Linear(2, 1)

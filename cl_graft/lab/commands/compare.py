@@ -123,7 +123,7 @@ def compare_command(
         out = resume
         settings, started_by = stored_comparison(out, trust_remote_code=trusted)
     else:
-        out = out or Path("runs")
+        out = out or options.RUNS
         swept = [_sweep_to_set(text) for text in sweep or ()]
         origins = dict.fromkeys([text.partition("=")[0] for text in swept], "--sweep")
         settings = load_config(

@@ -68,7 +68,7 @@ def run_command(
         out = where.parent.parent
         settings = stored_config(where, trust_remote_code=trusted)
     elif config is not None or chosen.values:
-        out = out or Path("runs")
+        out = out or options.RUNS
         settings = load_config(config, sets or (), options=chosen.values, origins=chosen.options)
         where = run_folder(out, settings.comparison.strategies[0], settings.comparison.seeds[0])
     else:
