@@ -97,9 +97,8 @@ def fish(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     total = inputs.zeros()
     for step in remaining_steps(inputs, total, steps=steps):
         with gradient_hooks(inputs, into=_add_squared(total)):
-            for answer in inputs.answers(step):
-                _, loss = answer()
-                (loss * inputs.loss_scale).backward()
+            for loss in inputs.row_losses(step):
+                (loss() * inputs.loss_scale).backward()
     return total
 
 

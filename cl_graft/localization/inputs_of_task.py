@@ -78,7 +78,7 @@ def inputs_of_task(
             path=_select(task, dense.path or {}),
             loss_scale=source.loss_scale(),
             checkpoint=checkpoint,
-            answers=source.answers,
+            row_losses=source.row_losses,
         )
 
 
@@ -126,18 +126,13 @@ class _TaskGradients:
 
         return [partial(loss, part) for part in parts]
 
-    def answers(self, step: int) -> list[Callable[[], tuple[Tensor, Tensor]]]:
-        """Return functions to logits and loss, one a row; of answers with a target alone."""
+    def row_losses(self, step: int) -> list[Callable[[], Tensor]]:
+        """Return the loss functions of a step's rows."""
 
-        def answer(row: int) -> tuple[Tensor, Tensor]:
-            logits, loss = self.task.answer([row])
-            logits = logits[0]
-            if logits.ndim > 1:
-                targets = self.task.train.batch([row])[1][0, : len(logits)]
-                logits = logits[(targets >= 0).to(logits.device)]
-            return logits, self._finite(loss, step)
+        def loss(row: int) -> Tensor:
+            return self._finite(self.task.loss([row]), step)
 
-        return [partial(answer, row) for row in self._begin(step)]
+        return [partial(loss, row) for row in self._begin(step)]
 
     def dev_score(self) -> float:
         """Score the model as it is now on dev."""

@@ -15,8 +15,8 @@ from cl_graft.grafts.region import Layout, Parameters
 from cl_graft.runtime.checkpoints import NO_CHECKPOINT, Checkpoint
 
 
-def _refuse_rows(step: int) -> Sequence[Callable[[], tuple[Tensor, Tensor]]]:
-    raise ValueError("this localizer needs the answers to single rows, `answers`: there are none")
+def _refuse_rows(step: int) -> Sequence[Callable[[], Tensor]]:
+    raise ValueError("this localizer needs the losses of single rows, `row_losses`: there are none")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,9 +39,8 @@ class LocalizerInputs:
         path: Σ −g·Δθ over the steps of the dense run, by name; empty if it was not summed up.
         loss_scale: Factor of the loss in the backward pass, for fp16; 1 otherwise.
         checkpoint: Source of an interrupted localization's state, and target of its steps.
-        answers: Function of a step, from 0, that returns one function for each row of its batch,
-            which computes the row's logits, of shape (K,), or (P, K) where it has P answers, and
-            its loss. By default it raises a ValueError.
+        row_losses: Function of a step, from 0, that returns one function for each row of its batch,
+            which computes the row's loss. By default it raises a ValueError.
     """
 
     model: nn.Module
@@ -54,7 +53,7 @@ class LocalizerInputs:
     path: Parameters = field(default_factory=dict)
     loss_scale: float = 1.0
     checkpoint: Checkpoint = NO_CHECKPOINT
-    answers: Callable[[int], Sequence[Callable[[], tuple[Tensor, Tensor]]]] = _refuse_rows
+    row_losses: Callable[[int], Sequence[Callable[[], Tensor]]] = _refuse_rows
 
     @property
     def base(self) -> dict[str, Tensor]:

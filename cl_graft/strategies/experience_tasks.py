@@ -28,7 +28,6 @@ from cl_graft.metrics import score
 from cl_graft.metrics.task_score import Scorer
 from cl_graft.models import TaskModel
 from cl_graft.models.heads import TokenHead
-from cl_graft.models.text_generation import TextHead
 from cl_graft.runtime.seeding import derive, save_generators
 from cl_graft.strategies.strategy import Strategy
 from cl_graft.strategies.task_heads import (
@@ -185,8 +184,6 @@ def make_learnable_task(
     overridden = batches.overridden if batches is not None else {}
     by_loss = scorer is None and metric == "accuracy" and not _are_classes(chosen_on)
     parameters = find_graftable(unwrapped, keep=keep)
-    stores = isinstance(unwrapped, TaskModel)
-    writes_text = any(isinstance(head.module, TextHead) for head in heads)
     fitted = heads[0].module if len(heads) == 1 and not overridden else None
 
     def own_score(logits: Tensor, targets: Tensor) -> float:
@@ -227,7 +224,6 @@ def make_learnable_task(
         ),
         head_module=fitted,
         head_takes_tokens=isinstance(fitted, TokenHead),
-        token_logits=unwrapped.answer_logits if stores and writes_text else None,
     )
 
 
@@ -393,10 +389,12 @@ def _try_batch(task: LearnableTask) -> None:
     try:
         with preserve_modes(task.model), torch.no_grad():
             task.model.eval()
-            logits, loss = task.answer(range(min(2, len(task.train))))
+            inputs, targets = task.train.batch(range(min(2, len(task.train))))
+            logits = task.forward(inputs.to(task.device))
+            loss = task.criterion(logits, targets.to(task.device))
             if loss.numel() != 1:
                 raise ValueError(f"the loss has the shape {tuple(loss.shape)}, not one number")
-            task.score(logits.float().cpu(), task.train.batch(range(len(logits)))[1])
+            task.score(logits.float().cpu(), targets)
     finally:
         put_back()
 

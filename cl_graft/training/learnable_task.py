@@ -72,8 +72,6 @@ class LearnableTask:
             and their segments, (n, l), 0 for padding; otherwise with a row's features alone.
         precision: Precision of `forward`, a name in `cl_graft.training.precision.PRECISIONS`.
         recomputes: Whether the model uses gradient checkpointing, which acts in train mode only.
-        token_logits: Function of inputs that returns the logits of answers' tokens, (n, P, V),
-            where `forward` returns no logits; otherwise None.
         scored_by_loss: Whether rows are scored by the loss, negated, batch by batch, and not by
             `score`, as where targets are no class ids.
     """
@@ -93,7 +91,6 @@ class LearnableTask:
     head_takes_tokens: bool = False
     precision: str = "fp32"
     recomputes: bool = False
-    token_logits: Callable[[Tensor], Tensor] | None = None
     scored_by_loss: bool = False
 
     @property
@@ -155,12 +152,6 @@ class LearnableTask:
         return self._score(
             self.train, permutation(len(self.train), seed, "train score").tolist()[:rows]
         )
-
-    def answer(self, places: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Compute the logits of some training rows, (n, K) or (n, P, V), and their mean loss."""
-        inputs, targets = self.train.batch(places)
-        logits = (self.token_logits or self.forward)(inputs.to(self.device))
-        return logits, self.criterion(logits, targets.to(self.device))
 
     def loss(self, places: Sequence[int]) -> Tensor:
         """Compute the mean loss of some training rows."""

@@ -57,12 +57,11 @@ def planted_inputs(
             for part in (places[:32], places[32:])
         ]
 
-    def answers(step: int) -> list[Callable[[], tuple[Tensor, Tensor]]]:
-        def answer(place: int) -> tuple[Tensor, Tensor]:
-            logits = model(x[place]).float()
-            return logits, nn.functional.cross_entropy(logits, targets[place])
-
-        return [lambda place=place: answer(place) for place in order(step)]
+    def row_losses(step: int) -> list[Callable[[], Tensor]]:
+        return [
+            lambda row=row: nn.functional.cross_entropy(model(x[row]).float(), targets[row])
+            for row in order(step)
+        ]
 
     def accuracy() -> float:
         with torch.no_grad():
@@ -71,6 +70,6 @@ def planted_inputs(
     # Any numbers do for a path: what a dense run gathers is tested where it runs.
     path = {name: torch.randn(value.shape, generator=draw) for name, value in base.items()}
     inputs = LocalizerInputs(
-        model, parameters, tuned, losses, accuracy, accuracy, seed, path, answers=answers
+        model, parameters, tuned, losses, accuracy, accuracy, seed, path, row_losses=row_losses
     )
     return inputs, planted

@@ -69,8 +69,8 @@ def test_sam_agrees_with_a_plain_derivation_of_its_repository():
 def test_fish_agrees_with_a_plain_derivation():
     inputs, _ = planted_inputs()
     total = {name: torch.zeros_like(p) for name, p in inputs.parameters.items()}
-    for answer in [answer for step in range(2) for answer in inputs.answers(step)]:
-        gradients = torch.autograd.grad(answer()[1], list(inputs.parameters.values()))
+    for loss in [loss for step in range(2) for loss in inputs.row_losses(step)]:
+        gradients = torch.autograd.grad(loss(), list(inputs.parameters.values()))
         for name, gradient in zip(total, gradients, strict=True):
             total[name] += gradient**2
     found = fish(inputs, k=1, steps=2)

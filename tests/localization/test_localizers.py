@@ -47,9 +47,9 @@ def test_a_localizer_that_is_interrupted_puts_the_model_back_bit_for_bit(name):
     def stop(step):
         if step == 3:
             raise KeyboardInterrupt
-        return (inputs.answers if name == "fish" else inputs.losses)(step)
+        return (inputs.row_losses if name == "fish" else inputs.losses)(step)
 
-    stopping = replace(inputs, losses=stop, answers=stop)
+    stopping = replace(inputs, losses=stop, row_losses=stop)
     for candidates in (None, 300):
         with pytest.raises(KeyboardInterrupt):
             localize(stopping, name, k=50, steps=4, candidates=candidates)

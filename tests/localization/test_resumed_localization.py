@@ -43,7 +43,8 @@ def test_a_localizer_interrupted_after_any_step_ends_on_the_same_ranking(name, c
 
         return asking
 
-    inputs = replace(inputs, losses=watched(inputs.losses), answers=watched(inputs.answers))
+    asks = {"losses": watched(inputs.losses), "row_losses": watched(inputs.row_losses)}
+    inputs = replace(inputs, **asks)
     again = localize(inputs, name, **chosen)
     assert torch.equal(again.order, undisturbed(name, candidates).order)
     assert asked == list(range(step, STEPS))
