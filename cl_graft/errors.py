@@ -83,7 +83,7 @@ class ForeignFile(BankError):
 
 
 class FutureVersion(BankError):
-    """The file was written by a newer version of the format."""
+    """Another version of the package wrote the file."""
 
 
 def a_or_an(noun: str) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cl_graft.errors import WrongArchitecture, WrongBase
+from cl_graft.errors import FutureVersion, WrongArchitecture, WrongBase
 from cl_graft.grafts.bank import BaseIdentity, RecordedBatch
 from cl_graft.grafts.drawn_order import RULE, find_coordinates, find_places
 from cl_graft.grafts.graft import Graft
@@ -86,11 +86,19 @@ def drawn_record(region: Region, seed: int, tensors: dict[str, Tensor]) -> dict[
 
 
 def read_drawn(
-    record: Mapping[str, Any], count: int, tensors: Mapping[str, Tensor], layout: Layout
+    record: Mapping[str, Any],
+    count: int,
+    tensors: Mapping[str, Tensor],
+    layout: Layout,
+    *,
+    name: str,
 ) -> Region:
-    """Read a region of `layout` that `drawn_record` described."""
+    """Read a region of `layout` that `drawn_record` described, in the file `name`."""
     if record["rule"] != RULE:
-        raise ValueError(f"its region is drawn by the rule {record['rule']!r:.80}, not {RULE!r}")
+        raise FutureVersion(
+            f"the region in {name} is drawn by the rule {record['rule']!r:.80}, this package draws "
+            f"by {RULE!r}; another version of cl_graft wrote it"
+        )
     seed, drawn = part(record, "seed", int), part(record, "places", int)
     if not count <= drawn <= layout.total or len(tensors["owned.values"]) != count:
         raise ValueError(f"{count} coordinates cannot be of {drawn} places, or lack values")
@@ -100,7 +108,10 @@ def read_drawn(
     places = torch.from_numpy(np.delete(np.arange(drawn), passed_over.numpy()))
     region = Region.of(layout, find_coordinates(places, seed=seed, total=layout.total))
     if _index_sha256(region) != record["sha256"]:
-        raise ValueError("its region is not the one that its seed draws here")
+        raise FutureVersion(
+            f"the region in {name} is not the one that this version of cl_graft draws from its "
+            "seed; read it with the version that wrote it"
+        )
     return region
 
 

@@ -76,6 +76,15 @@ def test_a_task_adds_its_head_and_the_bytes_of_its_own_part(small_runs, name):
     assert {task: own[task] - heads[task] for task in heads} == dict.fromkeys(heads, EXTRA[name])
 
 
+@pytest.mark.parametrize("name", ["lora", "adapters", "prompt_tuning"])
+def test_a_task_of_a_base_in_float16_learns_in_float32_and_keeps_half_the_bytes(small_runs, name):
+    heads = small_runs("naive", dtype="float16").bytes
+    own = small_runs(name, dtype="float16")
+    extra = {task: own.bytes[task] - heads[task] for task in heads}
+    assert extra == dict.fromkeys(heads, EXTRA[name] // 2)
+    assert forgets_nothing(own)
+
+
 @pytest.mark.parametrize(
     ("layers", "variant", "sides"),
     [("mlp", "dora", linears()[4:]), ("attention", "rslora", linears()[:4])],

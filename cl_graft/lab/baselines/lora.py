@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from cl_graft.lab.baselines.own_values import (
     OwnValues,
     OwnValuesMethod,
     TrainOnly,
+    count_kept,
     optimizer_setting,
     rate_setting,
     times_setting,
@@ -75,7 +76,7 @@ class LoRASettings:
 
 
 def add_lora_(model: TaskModel, settings: LoRASettings, *, seed: int) -> None:
-    """Put LoRAs beside graftable linear layers of a model, and freeze the rest."""
+    """Put LoRAs in float32 beside graftable linear layers of a model, and freeze the rest."""
     from peft import LoraConfig, inject_adapter_in_model
 
     layers = find_linear_layers(model, settings.layers)
@@ -89,7 +90,14 @@ def add_lora_(model: TaskModel, settings: LoRASettings, *, seed: int) -> None:
     )
     with seeded(seed, "lora"):
         inject_adapter_in_model(config, model.backbone)
+    _widen_(model, find_lora)
+
+
+def _widen_(model: TaskModel, find: Callable[[nn.Module], dict[str, nn.Parameter]]) -> None:
+    """Freeze a model, and let what peft put into it compute in float32, as peft's own models do."""
     model.requires_grad_(False)
+    for parameter in find(model).values():
+        parameter.data = parameter.data.float()
 
 
 def find_lora(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -153,7 +161,7 @@ class LoRA(LoRASettings, OwnValuesMethod):
         """Return the bytes of A and B of all layers, and of the magnitudes of DoRA."""
         sides = [*map(count_features, find_linear_layers(shape.model, self.layers).values())]
         magnitudes = sum(outputs for _, outputs in sides) if self.variant == "dora" else 0
-        return 4 * (self.rank * sum(map(sum, sides)) + magnitudes)
+        return count_kept(shape.model, self.rank * sum(map(sum, sides)) + magnitudes)
 
 
 @register_strategy(
@@ -258,7 +266,7 @@ def add_ia3_(model: TaskModel) -> None:
         fan_in_fan_out=any(is_conv1d(module) for module in model.modules()),
     )
     inject_adapter_in_model(config, model.backbone)
-    model.requires_grad_(False)
+    _widen_(model, find_ia3)
 
 
 def find_ia3(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -311,7 +319,8 @@ class IA3(OwnValuesMethod):
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the vectors of all layers."""
         # Inputs are scaled in inner layers, outputs in others.
-        return 4 * sum(
+        numbers = (
             count_features(shape.model.get_submodule(name))[0 if inner else 1]
             for name, inner in _find_places(shape.model).items()
         )
+        return count_kept(shape.model, sum(numbers))

@@ -58,6 +58,8 @@ class TrainOnly(SupervisedPlugin, supports_distributed=False):
 class OwnValues(ValuesByTask, TrainOnly, supports_distributed=False):
     """Give every task values of its own in some parameters, from the same first values.
 
+    They are kept in the base's type, as the values of a graft are.
+
     Runs at: before_training_exp, after_training_exp, before_eval_exp, after_eval_exp.
     """
 
@@ -76,12 +78,22 @@ class OwnValues(ValuesByTask, TrainOnly, supports_distributed=False):
 
     def after_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Keep the task's values, and put the starting ones back."""
-        label = int(strategy.experience.task_label)
-        self.values[label] = {n: t.cpu() for n, t in snapshot(self._live_values(strategy)).items()}
-        load_(unwrap_model(strategy.model), self._start or {})
+        label, model = int(strategy.experience.task_label), unwrap_model(strategy.model)
+        kept, live = _base_type(model), snapshot(self._live_values(strategy))
+        self.values[label] = {name: value.to("cpu", kept) for name, value in live.items()}
+        load_(model, self._start or {})
 
     def _live_values(self, strategy: Strategy) -> dict[str, nn.Parameter]:
         return dict(self.choose(unwrap_model(strategy.model)))
+
+
+def _base_type(model: nn.Module) -> torch.dtype:
+    return next(iter(graftable_parameters(model).values())).dtype
+
+
+def count_kept(model: nn.Module, numbers: int) -> int:
+    """Return the bytes of as many values of a task's own in the base's type."""
+    return numbers * _base_type(model).itemsize
 
 
 def freeze_except_(model: nn.Module, trained: Mapping[str, nn.Parameter], *, label: int) -> None:
@@ -198,7 +210,8 @@ class Bottleneck(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         """Return states of the same shape."""
-        return states + self.up(nn.functional.gelu(self.down(states)))
+        own = states.to(cast(Tensor, self.down.weight).dtype)  # the base may have 16 bits
+        return states + self.up(nn.functional.gelu(self.down(own))).to(states.dtype)
 
 
 def add_adapters_(model: TaskModel, *, size: int, seed: int) -> None:
@@ -253,7 +266,7 @@ class Adapters(OwnValuesMethod):
         model = shape.model
         stacks = (cast(nn.ModuleList, model.get_submodule(path)) for path in block_stacks(model))
         numbers = 2 * model.hidden_size * self.size + self.size + model.hidden_size
-        return 4 * sum(map(len, stacks)) * numbers
+        return count_kept(model, sum(map(len, stacks)) * numbers)
 
 
 _PROMPT = "own_prompt"
@@ -264,7 +277,8 @@ def add_prompt_(model: TaskModel, *, tokens: int, seed: int) -> None:
     backbone = cast(Any, model.backbone)
     words = _words(model)
     picked = torch.randint(len(words), (tokens,), generator=generator(seed, "prompt"))
-    backbone.register_parameter(_PROMPT, nn.Parameter(words[picked.to(words.device)].clone()))
+    start = words[picked.to(words.device)].to(torch.float32, copy=True)
+    backbone.register_parameter(_PROMPT, nn.Parameter(start))
     backbone.register_forward_pre_hook(_prepend_prompt, with_kwargs=True)
     backbone.register_forward_hook(_drop_prompt, with_kwargs=False)
 
