@@ -55,6 +55,11 @@ class Reach:
             counts.append(min(max(most - most % self.unit, self.unit), free) if most else 0)
         return counts
 
+    def count_regions(self, k: int) -> int:
+        """Return how many regions of a budget fit beside each other."""
+        counts = zip(self.divide(k, owned=Region.empty(self.layout)), self.parts, strict=True)
+        return min(Layout.of(part).total // count for count, (part, _) in counts if count)
+
     def count_beside(self, counts: list[int], *, owned: Region) -> int:
         """Return how much longer than its regions a ranking is that has enough beside `owned`."""
         parts = zip(counts, self.parts, strict=True)

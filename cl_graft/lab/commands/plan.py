@@ -105,8 +105,8 @@ def _describe_plan(plan: Plan, config: ExperimentConfig, *, available: int | Non
         f"{size(entry.values)}, indices {size(entry.indices)} "
         f"({8 * entry.indices / plan.region:.1f} bits each), head {size(entry.head)}, the rest "
         f"{size(entry.rest)}.",
-        f"{plan.tasks:,} tasks own all graftable coordinates; together at most {size(together)} on "
-        "disk.",
+        f"Such regions fit {plan.tasks:,} times beside each other, together at most "
+        f"{size(together)} on disk.",
     ]
 
 

@@ -327,9 +327,9 @@ def make_plan(config: ExperimentConfig) -> Plan:
             f"max_length must be at most {most}, the positions of {settings.name!r}, got {length}"
         )
     limits = {"layers": grafting.layers, "modules": grafting.modules}
-    find_reach(fake.model, fake.parameters, localizer=grafting.localizer, **limits)
-    stored_as = find_storage(grafting)
-    region = grafting.coordinates(fake.total)
+    reach = find_reach(fake.model, fake.parameters, localizer=grafting.localizer, **limits)
+    stored_as, budget = find_storage(grafting), grafting.coordinates(fake.total)
+    region = sum(reach.divide(budget, owned=Region.empty(reach.layout)))
     entry = entry_bytes(
         fake.model, fake.model.heads["0"], size=region, length=length, stored_as=stored_as
     )
@@ -344,7 +344,7 @@ def make_plan(config: ExperimentConfig) -> Plan:
         model_bytes=fake.backbone_bytes,
         graftable=fake.total,
         region=region,
-        tasks=fake.total // region,
+        tasks=reach.count_regions(budget),
         entry=entry,
         entry_total=entry.total,
         phases=phases,

@@ -114,6 +114,22 @@ def _find_limits(method: Method, config: ExperimentConfig) -> dict[str, Any]:
     return {} if free or not method.has_regions else {"localizer": name, **limits}
 
 
+def _warn_of_full_reach(model: TaskModel, config: ExperimentConfig, tasks: int) -> None:
+    """Warn where the regions of all tasks do not fit beside each other."""
+    grafting = config.grafting
+    limits = {"layers": grafting.layers, "modules": grafting.modules}
+    parameters = graftable_parameters(model)
+    reach = find_reach(model, parameters, localizer=grafting.localizer, **limits)
+    fit = reach.count_regions(grafting.coordinates(reach.layout.total))
+    if fit < tasks and grafting.mode == "prefix":
+        logger.warning(
+            "warning: the regions of %d tasks do not fit beside each other, and later tasks get "
+            "what is left: localizer %s, layers and modules leave %d of %d weights, which are %d "
+            "regions of density %g. Lower the density, or choose mode isolated",
+            *(tasks, grafting.localizer, reach.total, reach.layout.total, fit, grafting.density),
+        )
+
+
 def _make_shape(
     methods: Sequence[Method], config: ExperimentConfig, tasks: Sequence[TextTask]
 ) -> StreamShape | None:
@@ -229,6 +245,8 @@ def set_up(
     """Load the model, encode the stream and try a step; an InputError says what does not work."""
     check_strategy(method, config, tasks)
     loaded, stream = load_stream(config, tasks)
+    if method.stored_as == "entry":
+        _warn_of_full_reach(loaded.model, config.with_values(method.fixed_config), len(tasks))
     length = stream.tasks[0].splits["train"][0].shape[-1]
     identity = base_identity(loaded, config, seed=seed)
     record = RunMeasurements(

@@ -88,6 +88,20 @@ def test_bytes_and_coordinates_of_a_task_are_those_of_a_written_entry(
     assert plan.tasks == bank.layout.total // plan.region
 
 
+def test_as_many_whole_regions_as_planned_fit_and_a_longer_stream_is_warned_of(
+    tiny_bert, tmp_path, caplog
+):
+    asked = {"localizer": "columns", "density": 0.2}
+    plan = make_plan(plan_config(tiny_bert, max_length=QUICK["max_length"], **asked))
+    assert plan.tasks == 2
+    for tasks in (["scope", "topic"], ["scope", "topic", "answered"]):
+        caplog.clear()
+        bank = load_bank(tiny_run(tmp_path / str(len(tasks)), tiny_bert, tasks, **asked) / "bank")
+        own = [len(entry.owned.region) for entry in bank.entries]
+        assert [size == plan.region for size in own] == [True, True, False][: len(tasks)]
+        assert ("regions of 3 tasks do not fit beside" in caplog.text) == (len(tasks) == 3)
+
+
 @pytest.mark.parametrize(
     ("settings", "phases"),
     [
