@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, cast
 
@@ -74,3 +75,8 @@ class _Loader(yaml.SafeLoader):
                 raise ConstructorError(None, None, f"{name!r} is given twice", key.start_mark)
             seen.add(name)
         return super().construct_mapping(node, deep)
+
+
+# As in YAML 1.2: 1e-3 is a number without a point, too.
+_EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d{1,3}$")
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, [*"-+.0123456789"])

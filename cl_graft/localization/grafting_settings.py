@@ -154,7 +154,7 @@ class GraftingSettings:
         if not (
             isinstance(names, list | tuple | dict)
             and all(isinstance(name, str) and name for name in names)
-            and all(isinstance(n, int | float) and 0 <= n < inf for n in shares)
+            and all(type(n) in (int, float) and 0 <= n < inf for n in shares)
             and names
             and sum(shares)
         ):

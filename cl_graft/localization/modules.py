@@ -99,8 +99,9 @@ def split_by_modules(
             inside = len(feed_forward & candidates.keys())
             raise InputError(
                 f"grafting.modules: {entry!r} matches none of the {len(candidates)} parameters "
-                f"that localizer, layers and earlier names leave ({inside} are matrices of "
-                f"feed-forward parts)" + (f"; {nearest(entry, known)}" if known else "")
+                "that localizer, layers and earlier names leave: "
+                f"{inside} matrices of feed-forward parts and {len(candidates) - inside} others"
+                + (f"; {nearest(entry, known)}" if known else "")
             )
         left = {name: value for name, value in left.items() if name not in parts[entry]}
     if not isinstance(modules, dict):

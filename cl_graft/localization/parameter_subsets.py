@@ -49,7 +49,8 @@ def weight_matrices(model: nn.Module, parameters: _Named) -> dict[str, nn.Parame
 def feed_forward_matrices(model: nn.Module, parameters: _Named) -> dict[str, nn.Parameter]:
     """Return the matrices of feed-forward parts."""
     names = {name for part in find_feed_forward(model) for name in part.axes}
-    return _select(parameters, lambda name: name in names, "matrices of feed-forward parts")
+    kind = "feed-forward parts (linear layers to more features and back, not experts)"
+    return _select(parameters, lambda name: name in names, kind)
 
 
 def _select(
@@ -57,7 +58,10 @@ def _select(
 ) -> dict[str, nn.Parameter]:
     selected = {name: parameter for name, parameter in parameters.items() if chosen(name)}
     if not selected:
-        raise InputError(f"the model has no {kind} among its graftable parameters")
+        raise InputError(
+            f"no {kind} among the model's graftable parameters: choose another localizer, such as "
+            "random"
+        )
     return selected
 
 

@@ -256,6 +256,9 @@ class ComparisonSettings:
             for setting, given in inner.items():
                 swept = split_at_commas(given)
                 swept = swept if isinstance(swept, list) else [swept]
+                for tried in swept:
+                    if isinstance(tried, Mapping | list):
+                        raise ValueError(f"{name}: a sweep takes numbers and names, got {tried!r}")
                 flat[f"{name}.{setting}".rstrip(".")] = swept
         return flat
 

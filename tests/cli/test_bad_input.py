@@ -36,6 +36,7 @@ CASES = {
     "'grafting'?",
     f"{COMPARE} scope --localizer learned_mas": "unknown localizer 'learned_mas'",
     f"{COMPARE} scope --density 0": "density: must be in (0, 1], got 0.0",
+    f"{COMPARE} scope --density 0.1 --bytes-per-task 10kB": "leave --density out",
     f"{COMPARE} scope --density 1.5": "density: must be in (0, 1], got 1.5",
     f"{COMPARE} scope --model {{there}}/no_model": "holds no transformer",
     "verify {bank} --model {there}/other_base": "belongs to another model",

@@ -239,7 +239,18 @@ def test_a_cached_ranking_answers_for_its_own_modules_alone():
 
 
 @pytest.mark.parametrize(
-    "bad", [{"mlp": -0.1, "attention": 1}, {"mlp": 0}, {}, [], "", {"mlp": float("nan")}, 3, True]
+    "bad",
+    [
+        {"mlp": -0.1, "attention": 1},
+        {"mlp": 0},
+        {},
+        [],
+        "",
+        {"mlp": float("nan")},
+        3,
+        True,
+        {"mlp": True},
+    ],
 )
 def test_modules_and_shares_that_mean_nothing_are_refused(bad):
     with pytest.raises(InputError, match="modules: "):
@@ -249,16 +260,20 @@ def test_modules_and_shares_that_mean_nothing_are_refused(bad):
 @pytest.mark.parametrize(
     ("task", "changes", "message"),
     [
-        (make_task(), {"localizer": "columns"}, "no matrices of feed-forward parts among"),
-        (make_task(), {"modules": "mlp"}, "none of the 4 .*0 are matrices of feed-forward"),
+        (
+            make_task(),
+            {"localizer": "columns"},
+            r"no feed-forward parts \(.*not experts\) among.*such as random",
+        ),
+        (make_task(), {"modules": "mlp"}, "none of the 4 .*leave: 0 matrices of feed-forward"),
         (make_task(), {"modules": {"attention": 1}}, "'attention' matches none"),
         (make_task(), {"modules": ["bodi"]}, "'bodi' matches .* did you mean 'body'"),
-        (block_task(), {"modules": {"all": 1, "mlp": 1}}, r"'mlp' matches none .* parts\)$"),
+        (block_task(), {"modules": {"all": 1, "mlp": 1}}, "'mlp' matches none .* others$"),
         (block_task(), {"modules": "1", "localizer": "bias_only"}, "matches none.*Known: bias"),
         (
             block_task(),
             {"modules": {"mlp": 1, "attention": 1}, "localizer": "columns"},
-            "'attention' matches none of the 0 parameters",
+            "'attention' matches none of the 0 parameters that localizer.*leave: 0 matrices",
         ),
         (block_task(), {"modules": "mlp", "localizer": "bias_only"}, "'mlp' matches none"),
     ],

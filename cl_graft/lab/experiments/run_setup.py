@@ -102,7 +102,7 @@ def check_strategy(
             find_reach(shape.model, graftable_parameters(shape.model), **limits)
         except InputError as error:
             raise InputError(
-                f"strategy {method.name!r} cannot run on this model: {error}"
+                f"strategy {method.name!r} cannot run on this model with these settings: {error}"
             ) from None
 
 

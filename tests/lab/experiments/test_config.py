@@ -114,6 +114,14 @@ def test_defaults_are_those_of_the_library():
         assert getattr(config.grafting, name) == getattr(library, name)
 
 
+def test_a_number_may_be_written_with_an_exponent_alone():
+    sets = ["stream.tasks=[12e4567]", "comparison.strategy_settings.lora.lr=1e-3"]
+    config = load_config(None, [*sets, "grafting.modules={mlp: 2e-1, attention: 1E+0}"])
+    assert config.comparison.strategy_settings == {"lora": {"lr": 0.001}}
+    assert config.grafting.modules == {"mlp": 0.2, "attention": 1.0}
+    assert config.stream.tasks == ["12e4567"]
+
+
 def test_lists_may_be_written_with_commas():
     config = config_with({"tasks": "a, b", "strategies": "naive", "seeds": "0,2"})
     assert config.stream.tasks == ["a", "b"]

@@ -133,6 +133,7 @@ def test_what_cannot_be_swept_is_refused(tmp_path):
     for sweep, more, said in [
         ({"densty": [0.1]}, {}, "'densty' cannot be swept: did you mean 'grafting.density'"),
         ({"density": []}, {}, "density has no values"),
+        ({"modules": [{"mlp": 1}]}, {}, "a sweep takes numbers and names, got {'mlp': 1}"),
         ({"density": [0.1]}, {"bytes_per_task": "10kB"}, "a sweep would change that"),
     ]:
         with pytest.raises(InputError, match=said):
