@@ -32,7 +32,6 @@ LOCALIZERS = (
     "movement",
     "learned_mask",
     "base_gradient",
-    "lift",
 )
 """What is compared, the control first."""
 

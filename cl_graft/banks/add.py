@@ -23,6 +23,7 @@ from cl_graft.banks.open_bank import open_bank
 from cl_graft.errors import InputError, nearest
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.grafts.graft import snapshot
+from cl_graft.localization.reach import find_reach, warn_if_full
 from cl_graft.models import Loaded
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.error_context import in_phase, in_task
@@ -35,7 +36,6 @@ from cl_graft.settings import (
     merge_configs,
     override_,
     schedule_of_task,
-    warn_of_large_density,
 )
 from cl_graft.settings.data_report import data_lines, data_report
 from cl_graft.settings.run_files import CACHE, find_run_of_bank, lock_bank
@@ -226,6 +226,8 @@ def learn_entry(
     cache = DirectoryCache(cache_folder) if cache_folder and cache_folder.is_dir() else None
     model = text_model(loaded, stream, seed=seed)
     learnable = make_stream_task(model, stream, label, base=bank.base.fingerprint, seed=seed)
+    reach = find_reach(learnable.model, learnable.parameters, config.grafting)
+    warn_if_full(reach, config.grafting, tasks=1, owned=bank.owned())
     if tuned is None:
         dense_runs = None
         context = RunContext.of(cache, progress=reporter.choice)
@@ -295,7 +297,6 @@ def _config(
     under = _take_builds_on(values, task, bank)
     values = merge_configs({"grafting": {"mode": bank.mode}}, values)
     config = bank_metadata.restore_config(bank.base, tasks=[task], settings=values, origins=origins)
-    warn_of_large_density(config.grafting.density)
     if config.grafting.mode != bank.mode:
         raise InputError(
             f"the bank is in {bank.mode} mode, which cannot change: got {config.grafting.mode!r}"

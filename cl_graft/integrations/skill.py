@@ -148,7 +148,7 @@ def localize_skill(
             return -sum(float(ask(base, batch)) for batch in batches) / len(batches)
 
     total = Layout.of(parameters).total
-    reach = find_reach(base, parameters, localizer=localizer)
+    reach = find_reach(base, parameters, GraftingSettings(localizer=localizer))
     k = sum(reach.divide(max(1, round(density * total)), owned=Region.empty(reach.layout)))
     with (
         replace_parameters(here, rest),

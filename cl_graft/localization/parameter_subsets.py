@@ -1,4 +1,4 @@
-"""Localizers within a subset of the parameters: biases, norms, weight matrices (SNIP, LIFT), units.
+"""Localizers within a subset of the parameters: biases, norms, weight matrices (SNIP), units.
 
 A budget above the number of such coordinates is reduced to it. A unit of a feed-forward part is a
 column of its output matrix with the coupled rows of the matrices before it, as in S2FT (Yang et
@@ -98,36 +98,6 @@ register_localizer(
     per_tensor=True,
     allowed=weight_matrices,
 )(snip)
-
-
-_WIDTH_PER_RANK = 32
-"""Smaller dimension of a matrix divided by its rank r: 4,096 / 128 in the published code."""
-
-
-@register_localizer(
-    name="lift",
-    source="Liu et al., 2025, https://arxiv.org/abs/2506.00772",
-    needs_gradients=False,
-    needs_dense_run=False,
-    per_tensor=True,
-    allowed=weight_matrices,
-)
-def lift(
-    inputs: LocalizerInputs, *, k: int, steps: int, rank: int | None = None
-) -> dict[str, Tensor]:
-    """Score weights by the size of their entry in their matrix's rank-r approximation, |W′|."""
-    return {
-        name: _approximate(value, rank).abs_() if value.dim() > 1 else torch.zeros_like(value)
-        for name, value in inputs.base.items()
-    }
-
-
-def _approximate(matrix: Tensor, rank: int | None) -> Tensor:
-    """Return the best approximation of a rank, fp32, in the matrix's shape."""
-    flat = matrix.detach().float().flatten(1)
-    rank = max(1, min(flat.shape) // _WIDTH_PER_RANK) if rank is None else rank
-    left, values, right = torch.linalg.svd(flat, full_matrices=False)
-    return ((left[:, :rank] * values[:rank]) @ right[:rank]).reshape(matrix.shape)
 
 
 def count_unit(model: nn.Module, parameters: _Named) -> int:

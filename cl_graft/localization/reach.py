@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
@@ -10,11 +11,12 @@ from math import ceil
 import torch
 from torch import nn
 
-from cl_graft.grafts.blocks import Layers, select_upper
+from cl_graft.grafts.blocks import select_upper
 from cl_graft.grafts.region import Layout, Region, union
-from cl_graft.localization.modules import Modules, split_by_modules
+from cl_graft.localization.grafting_settings import GraftingSettings
+from cl_graft.localization.modules import split_by_modules
 from cl_graft.localization.ranking import Ranking
-from cl_graft.localization.registry import Localizer, Score, find_localizer
+from cl_graft.localization.registry import find_localizer
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,10 +57,11 @@ class Reach:
             counts.append(min(max(most - most % self.unit, self.unit), free) if most else 0)
         return counts
 
-    def count_regions(self, k: int) -> int:
-        """Return how many regions of a budget fit beside each other."""
-        counts = zip(self.divide(k, owned=Region.empty(self.layout)), self.parts, strict=True)
-        return min(Layout.of(part).total // count for count, (part, _) in counts if count)
+    def count_regions(self, k: int, *, owned: Region) -> int:
+        """Return how many regions of a budget fit beside each other and what is owned."""
+        free = [Layout.of(part).total - _count(owned, part) for part, _ in self.parts]
+        counts = self.divide(k, owned=Region.empty(self.layout))
+        return min(left // count for left, count in zip(free, counts, strict=True) if count)
 
     def count_beside(self, counts: list[int], *, owned: Region) -> int:
         """Return how much longer than its regions a ranking is that has enough beside `owned`."""
@@ -83,21 +86,35 @@ def _count(owned: Region, part: Mapping[str, nn.Parameter]) -> int:
 
 
 def find_reach(
-    model: nn.Module,
-    parameters: Mapping[str, nn.Parameter],
-    *,
-    localizer: str | Score | Localizer,
-    layers: Layers = "all",
-    modules: Modules = "all",
+    model: nn.Module, parameters: Mapping[str, nn.Parameter], settings: GraftingSettings
 ) -> Reach:
-    """Return what a region may reach by the settings, without a look at values.
+    """Return what a region may reach by localizer, layers and modules, without a look at values.
 
     Raises:
         InputError: If the settings do not fit the model, or leave nothing.
     """
-    row, chosen = find_localizer(localizer), select_upper(model, parameters, layers)
+    row = find_localizer(settings.localizer)
+    chosen = select_upper(model, parameters, settings.layers)
     if row.allowed:
         chosen = row.allowed(model, chosen)
-    parts = split_by_modules(model, chosen, modules)
+    parts = split_by_modules(model, chosen, settings.modules)
     reach = Reach(Layout.of(parameters), parts)
     return replace(reach, unit=row.unit(model, reach.parameters)) if row.unit else reach
+
+
+def warn_if_full(
+    reach: Reach, settings: GraftingSettings, *, tasks: int, owned: Region | None = None
+) -> None:
+    """Warn where whole regions of as many tasks do not fit beside each other and what is owned."""
+    owned = Region.empty(reach.layout) if owned is None else owned
+    fit = reach.count_regions(settings.coordinates(reach.layout.total), owned=owned)
+    if fit < tasks and settings.mode == "prefix":
+        logger.warning(
+            "warning: %d more whole regions of density %g fit, and tasks to learn are %d: later "
+            "ones get what is left of the %d weights that localizer, layers and modules allow. "
+            "Lower the density (0.0001 to 0.01 is usual)",
+            *(fit, settings.density, tasks, reach.total),
+        )
+
+
+logger = logging.getLogger(__name__)

@@ -163,14 +163,7 @@ class _Search:
 
     @cached_property
     def reach(self) -> Reach:
-        task, settings = self.task, self.settings
-        return find_reach(
-            task.model,
-            task.parameters,
-            localizer=self.localizer,
-            layers=settings.layers,
-            modules=settings.modules,
-        )
+        return find_reach(self.task.model, self.task.parameters, self.settings)
 
     def rank(
         self, dense: DenseRun, *, k: int, depth: int | None, min_depth: int | None, owned: int = 0

@@ -17,7 +17,6 @@ from cl_graft.settings.experiment_config import (
     put_,
     to_dotted,
     to_nested,
-    warn_of_large_density,
 )
 from cl_graft.settings.parts import PARTS
 
@@ -33,5 +32,4 @@ __all__ = [
     "put_",
     "to_dotted",
     "to_nested",
-    "warn_of_large_density",
 ]

@@ -43,9 +43,6 @@ logger = logging.getLogger(__name__)
 RUN_CHOICES = frozenset({"comparison.strategies", "comparison.seeds", "comparison.sweep"})
 """The settings that say which runs a comparison has; its runs share all others."""
 
-_LARGE_DENSITY = 0.1
-"""Density above which a region is warned of."""
-
 _NEEDS_DENSE_RUN = ("keep_standalone", "dense_share")
 """Settings of grafting that need a dense run where they are given, as `retrain` does if off."""
 
@@ -267,7 +264,6 @@ def load_config(
         origins[override.partition("=")[0].strip()] = "--set"
     source = str(path) if path is not None else "settings"
     config = config_from(merge_configs(under or {}, values), source=source, origins=origins)
-    warn_of_large_density(config.grafting.density)
     for pitfall in find_stream(config.stream.name).pitfalls if config.stream.name else ():
         logger.warning("stream %s: %s", config.stream.name, pitfall)
     return config
@@ -286,17 +282,6 @@ def make_config(config: ExperimentConfig | Mapping[str, Any] | Path | str) -> Ex
     if isinstance(config, ExperimentConfig):
         return config
     return config_from(config) if isinstance(config, Mapping) else load_config(config)
-
-
-def warn_of_large_density(density: float) -> None:
-    """Warn where a region has so large a share of the weights that few tasks fit a bank."""
-    if density > _LARGE_DENSITY:
-        logger.warning(
-            "warning: density %g puts %.0f%% of the weights into each task's region, and a weight "
-            "has one owner: grafts of %d tasks do not fit beside each other, and a graft is about "
-            "as large as the model. 0.0001 to 0.01 is usual",
-            *(density, 100 * density, int(1 / density) + 1),
-        )
 
 
 def to_dotted(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -152,7 +152,7 @@ def unpack_entry(
         rest, recorded = line["size"] - line["owned"], None
         if "drawn" in head:
             record = part(head, "drawn", dict)
-            owned = parts.read_drawn(record, line["owned"], tensors, bank.layout, name=name)
+            owned = parts.read_drawn(record, line["owned"], tensors, bank.layout, name)
         else:
             owned = parts.read_region(line["owned"], "owned", tensors, bank.layout)
         before = parts.read_region(rest, "owned_before", tensors, bank.layout)

@@ -86,12 +86,7 @@ def drawn_record(region: Region, seed: int, tensors: dict[str, Tensor]) -> dict[
 
 
 def read_drawn(
-    record: Mapping[str, Any],
-    count: int,
-    tensors: Mapping[str, Tensor],
-    layout: Layout,
-    *,
-    name: str,
+    record: Mapping[str, Any], count: int, tensors: Mapping[str, Tensor], layout: Layout, name: str
 ) -> Region:
     """Read a region of `layout` that `drawn_record` described, in the file `name`."""
     if record["rule"] != RULE:

@@ -141,13 +141,13 @@ def test_what_stands_on_a_task_is_trained_again_to_the_bits_of_a_bank_that_never
 
 @pytest.mark.slow
 def test_a_task_that_was_added_with_its_own_settings_is_trained_again_with_them(copied, learn):
-    own = ["grafting.density=0.05", "grafting.localizer=lift", "fine_tuning.steps=3"]
+    own = ["grafting.density=0.05", "grafting.localizer=magnitude", "fine_tuning.steps=3"]
     run = copied("prefix", TASKS[:2])
     added = add_task(run, "entailment", sets=own)
     report = forget(run, "topic", retrain=True)
     assert (report.exact, report.done) == (True, True)
     entry = load_bank(run / "bank").entries[-1]
-    assert (entry.size, entry.metadata["localizer"]) == (added.region_size, "lift")
+    assert (entry.size, entry.metadata["localizer"]) == (added.region_size, "magnitude")
     assert entry.metadata["settings"]["fine_tuning"] == {"steps": 3}
     never = shutil.copytree(learn(TASKS[:1], "prefix"), run.parent / "seed1")
     add_task(never, "entailment", sets=own)

@@ -87,4 +87,3 @@ def test_options_go_before_the_config_of_a_run(told):
     assert plan["batch_size"] == 16
     assert plan["max_length"] == 24
     assert plan["region"] == round(0.9 * plan["graftable"])
-    assert "density 0.9 puts 90% of the weights into each task's region" in other.err

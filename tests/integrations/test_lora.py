@@ -167,7 +167,7 @@ def test_what_is_no_matrix_is_refused_with_what_fits_it(bank_of_family, tmp_path
 
 
 def test_a_scattered_graft_is_refused_with_what_fits_it(tiny_llama, tmp_path):
-    bank = tiny_run(tmp_path / "run", tiny_llama, ["scope"], family="causal_lm", localizer="lift")
+    bank = tiny_run(tmp_path / "run", tiny_llama, ["scope"], family="causal_lm", localizer="snip")
     said = r"graft lie scattered, .* columns and rows: export it as hf or peft-shira, or learn"
     with pytest.raises(InputError, match=said):
         export_task(bank, 0, format="peft-lora", out=tmp_path / "out")

@@ -11,7 +11,7 @@ from cl_graft.grafts.graft import snapshot
 from cl_graft.grafts.region import Region
 from cl_graft.localization import LOCALIZERS, localize
 from cl_graft.localization.gates import diff_pruning, diff_pruning_sam
-from cl_graft.localization.gradient_scores import child_pruning, fish, sam
+from cl_graft.localization.gradient_scores import child_pruning, fish, fisher, sam
 from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.runtime.seeding import derive, generator
 
@@ -66,14 +66,16 @@ def test_sam_agrees_with_a_plain_derivation_of_its_repository():
     assert localize(inputs, "sam", k=len(region), steps=STEPS).top(len(region)) == region
 
 
-def test_fish_agrees_with_a_plain_derivation():
+@pytest.mark.parametrize("score", [fish, fisher])
+def test_fish_and_fisher_agree_with_a_plain_derivation(score):
     inputs, _ = planted_inputs()
     total = {name: torch.zeros_like(p) for name, p in inputs.parameters.items()}
-    for loss in [loss for step in range(2) for loss in inputs.row_losses(step)]:
-        gradients = torch.autograd.grad(loss(), list(inputs.parameters.values()))
+    asked, share = (inputs.row_losses, 1) if score is fish else (inputs.losses, 0.5)
+    for loss in [loss for step in range(2) for loss in asked(step)]:
+        gradients = torch.autograd.grad(share * loss(), list(inputs.parameters.values()))
         for name, gradient in zip(total, gradients, strict=True):
             total[name] += gradient**2
-    found = fish(inputs, k=1, steps=2)
+    found = score(inputs, k=1, steps=2)
     for name, value in total.items():
         torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-9)
 

@@ -107,7 +107,7 @@ def test_feed_forward_parts_are_found_by_their_form(family):
 @FAMILY
 def test_regions_of_columns_are_whole_units_as_many_as_the_budget_holds(family, localizer):
     inputs = inputs_of(family)
-    reach = find_reach(inputs.model, inputs.parameters, localizer=localizer)
+    reach = find_reach(inputs.model, inputs.parameters, settings(localizer=localizer))
     size, owned = unit_size(family), Region.empty(inputs.layout)
     ranking = localize(inputs, localizer, k=5 * size, steps=1)
     for budget, units in ((1, 1), (size, 1), (5 * size + 3, 5), (2 * size - 1, 1), (10**6, None)):

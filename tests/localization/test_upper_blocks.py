@@ -21,8 +21,7 @@ FITTING = sorted(set(LOCALIZERS) - {"layer_norm_only"})
 
 
 def allowed(task, given):
-    choice = {"localizer": given.localizer, "layers": given.layers}
-    reach = find_reach(task.model, task.parameters, **choice)
+    reach = find_reach(task.model, task.parameters, given)
     return Region.full(Layout.of(reach.parameters)).within(reach.layout)
 
 

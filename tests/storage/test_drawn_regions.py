@@ -104,11 +104,11 @@ def test_a_region_that_its_seed_does_not_draw_keeps_its_index(tmp_path):
 def test_a_draw_that_was_changed_is_refused(changes, said):
     tensors = {"owned.values": torch.ones(SIZE)}
     record = drawn_record(first_places(1), 1, tensors)
-    assert read_drawn(record, SIZE, tensors, LAYOUT, name="e") == first_places(1)
+    assert read_drawn(record, SIZE, tensors, LAYOUT, "e") == first_places(1)
     with pytest.raises((ValueError, TypeError), match=said):
-        read_drawn(record | changes, SIZE, tensors, LAYOUT, name="e")
+        read_drawn(record | changes, SIZE, tensors, LAYOUT, "e")
     with pytest.raises(ValueError, match="or lack values"):
-        read_drawn(record, SIZE, {**tensors, "owned.values": torch.ones(3)}, LAYOUT, name="e")
+        read_drawn(record, SIZE, {**tensors, "owned.values": torch.ones(3)}, LAYOUT, "e")
 
 
 @pytest.mark.parametrize(

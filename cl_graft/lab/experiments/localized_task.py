@@ -190,8 +190,7 @@ class _SingleTask:
     def ranking(self, run: DenseRun) -> Ranking:
         """Rank all coordinates that the localizer may choose."""
         task, settings = self.task, self.settings
-        limits = {"layers": settings.layers, "modules": settings.modules}
-        reach = find_reach(task.model, task.parameters, localizer=settings.localizer, **limits)
+        reach = find_reach(task.model, task.parameters, settings)
         k = min(reach.total, settings.coordinates(reach.layout.total))
         return rank_task(task, settings, run, k=k, context=self._context)
 

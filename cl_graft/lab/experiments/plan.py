@@ -326,10 +326,10 @@ def make_plan(config: ExperimentConfig) -> Plan:
         raise InputError(
             f"max_length must be at most {most}, the positions of {settings.name!r}, got {length}"
         )
-    limits = {"layers": grafting.layers, "modules": grafting.modules}
-    reach = find_reach(fake.model, fake.parameters, localizer=grafting.localizer, **limits)
+    reach = find_reach(fake.model, fake.parameters, grafting)
     stored_as, budget = find_storage(grafting), grafting.coordinates(fake.total)
-    region = sum(reach.divide(budget, owned=Region.empty(reach.layout)))
+    none = Region.empty(reach.layout)
+    region = sum(reach.divide(budget, owned=none))
     entry = entry_bytes(
         fake.model, fake.model.heads["0"], size=region, length=length, stored_as=stored_as
     )
@@ -344,7 +344,7 @@ def make_plan(config: ExperimentConfig) -> Plan:
         model_bytes=fake.backbone_bytes,
         graftable=fake.total,
         region=region,
-        tasks=reach.count_regions(budget),
+        tasks=reach.count_regions(budget, owned=none),
         entry=entry,
         entry_total=entry.total,
         phases=phases,

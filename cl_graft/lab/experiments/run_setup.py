@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
@@ -18,7 +18,7 @@ from cl_graft.lab.experiments.plan import make_fake_model
 from cl_graft.lab.experiments.run_measurements import RunMeasurements
 from cl_graft.lab.results.run_results import machine
 from cl_graft.localization import find_localizer
-from cl_graft.localization.reach import find_reach
+from cl_graft.localization.reach import find_reach, warn_if_full
 from cl_graft.metrics import task_loss
 from cl_graft.models import Loaded, TaskModel, graftable_parameters
 from cl_graft.models.load import read_config
@@ -89,7 +89,7 @@ def check_strategy(
         )
     method.check_tasks(tasks)
     try:
-        config.with_values(method.fixed_config)
+        grafting = config.with_values(method.fixed_config).grafting
     except InputError as error:
         raise InputError(f"strategy {method.name!r} cannot run: {error}") from None
     if shape is None:
@@ -97,44 +97,27 @@ def check_strategy(
     if shape is None:
         return
     method.check_stream(shape, config.comparison.strategy_settings.get(method.name, {}))
-    if limits := _find_limits(method, config):
+    if _limits_regions(method, config):
         try:
-            find_reach(shape.model, graftable_parameters(shape.model), **limits)
+            find_reach(shape.model, graftable_parameters(shape.model), grafting)
         except InputError as error:
             raise InputError(
                 f"strategy {method.name!r} cannot run on this model with these settings: {error}"
             ) from None
 
 
-def _find_limits(method: Method, config: ExperimentConfig) -> dict[str, Any]:
-    """Return the settings that may not leave a region a coordinate of the model; empty: none."""
+def _limits_regions(method: Method, config: ExperimentConfig) -> bool:
+    """Tell whether settings may leave a region no coordinate of the model."""
     name = method.fixed_config.get("grafting.localizer", config.grafting.localizer)
-    limits = {"layers": config.grafting.layers, "modules": config.grafting.modules}
-    free = set(map(str, limits.values())) == {"all"} and find_localizer(name).allowed is None
-    return {} if free or not method.has_regions else {"localizer": name, **limits}
-
-
-def _warn_of_full_reach(model: TaskModel, config: ExperimentConfig, tasks: int) -> None:
-    """Warn where the regions of all tasks do not fit beside each other."""
-    grafting = config.grafting
-    limits = {"layers": grafting.layers, "modules": grafting.modules}
-    parameters = graftable_parameters(model)
-    reach = find_reach(model, parameters, localizer=grafting.localizer, **limits)
-    fit = reach.count_regions(grafting.coordinates(reach.layout.total))
-    if fit < tasks and grafting.mode == "prefix":
-        logger.warning(
-            "warning: the regions of %d tasks do not fit beside each other, and later tasks get "
-            "what is left: localizer %s, layers and modules leave %d of %d weights, which are %d "
-            "regions of density %g. Lower the density, or choose mode isolated",
-            *(tasks, grafting.localizer, reach.total, reach.layout.total, fit, grafting.density),
-        )
+    whole = config.grafting.layers == config.grafting.modules == "all"
+    return method.has_regions and not (whole and find_localizer(name).allowed is None)
 
 
 def _make_shape(
     methods: Sequence[Method], config: ExperimentConfig, tasks: Sequence[TextTask]
 ) -> StreamShape | None:
     """Make the config's model of fake tensors, if one of the strategies depends on it."""
-    if not any(method.checks_stream or _find_limits(method, config) for method in methods):
+    if not any(method.checks_stream or _limits_regions(method, config) for method in methods):
         return None
     model = config.model
     read = read_config(model.name, family=model.family, trust_remote_code=model.trust_remote_code)
@@ -246,7 +229,9 @@ def set_up(
     check_strategy(method, config, tasks)
     loaded, stream = load_stream(config, tasks)
     if method.stored_as == "entry":
-        _warn_of_full_reach(loaded.model, config.with_values(method.fixed_config), len(tasks))
+        grafting = config.with_values(method.fixed_config).grafting
+        reach = find_reach(loaded.model, graftable_parameters(loaded.model), grafting)
+        warn_if_full(reach, grafting, tasks=len(tasks))
     length = stream.tasks[0].splits["train"][0].shape[-1]
     identity = base_identity(loaded, config, seed=seed)
     record = RunMeasurements(

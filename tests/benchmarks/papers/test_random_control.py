@@ -33,15 +33,15 @@ def cell(**scores):
 
 def test_localizers_are_tested_against_the_random_regions_of_the_same_cells():
     cells = [
-        cell(random=(0.80, 0.50), lift=(0.80, 0.51), movement=(0.81, 0.60)),
-        cell(random=(0.70, 0.55), lift=(0.70, 0.53), movement=(0.73, 0.66)),
-        cell(random=(0.90, 0.45), lift=(0.90, 0.46), movement=(0.92, 0.54)),
+        cell(random=(0.80, 0.50), magnitude=(0.80, 0.51), movement=(0.81, 0.60)),
+        cell(random=(0.70, 0.55), magnitude=(0.70, 0.53), movement=(0.73, 0.66)),
+        cell(random=(0.90, 0.45), magnitude=(0.90, 0.46), movement=(0.92, 0.54)),
     ]
     found = {
         (m.task, m.method, m.measure): m.value for m in differences_from_random(cells, []) if m.x
     }
     assert not any(method == "random" for _, method, _ in found)
-    assert found["easy", "lift", "above random"] == pytest.approx(0.0)
+    assert found["easy", "magnitude", "above random"] == pytest.approx(0.0)
     assert found["hard", "movement", "above random"] == pytest.approx(0.1)
     assert found["all", "movement", "above random"] == pytest.approx((0.055 + 0.07 + 0.055) / 3)
     # Differences of 10, 11 and 9 points: t = 17.3 with 2 degrees of freedom.
@@ -49,4 +49,4 @@ def test_localizers_are_tested_against_the_random_regions_of_the_same_cells():
     assert found["hard", "movement", "p corrected"] == pytest.approx(
         2 * found["hard", "movement", "p"]
     )
-    assert ("easy", "lift", "p") not in found  # equal in every cell
+    assert ("easy", "magnitude", "p") not in found  # equal in every cell

@@ -220,13 +220,6 @@ def test_a_fault_is_told_of_where_it_was_given(tmp_path):
         assert all(part in text[begins:ends] for part in said), text
 
 
-def test_a_large_density_is_warned_of(caplog):
-    load_config(None, ["stream.tasks=[a]", "grafting.density=0.05"])
-    assert caplog.text == ""
-    load_config(None, ["stream.tasks=[a]", "grafting.density=0.9"])
-    assert "density 0.9 puts 90% of the weights into each task's region" in caplog.text
-
-
 @pytest.mark.parametrize("sets", [[], ["stream.data=rows"]])
 def test_a_list_in_place_of_a_part_is_told_as_such(tmp_path, sets):
     path = tmp_path / "stream.yaml"

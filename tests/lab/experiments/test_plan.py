@@ -99,7 +99,9 @@ def test_as_many_whole_regions_as_planned_fit_and_a_longer_stream_is_warned_of(
         bank = load_bank(tiny_run(tmp_path / str(len(tasks)), tiny_bert, tasks, **asked) / "bank")
         own = [len(entry.owned.region) for entry in bank.entries]
         assert [size == plan.region for size in own] == [True, True, False][: len(tasks)]
-        assert ("regions of 3 tasks do not fit beside" in caplog.text) == (len(tasks) == 3)
+        assert (
+            "2 more whole regions of density 0.2 fit, and tasks to learn are 3" in caplog.text
+        ) == (len(tasks) == 3)
 
 
 @pytest.mark.parametrize(

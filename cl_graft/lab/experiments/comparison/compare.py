@@ -405,13 +405,7 @@ def _density(
     method: Method, budget: int, shape: StreamShape, head: nn.Module, grafting: GraftingSettings
 ) -> Size:
     """Return the density whose entry of a bank fits, or whose graft to be merged does."""
-    reach = find_reach(
-        shape.model,
-        graftable_parameters(shape.model),
-        localizer=grafting.localizer,
-        layers=grafting.layers,
-        modules=grafting.modules,
-    )
+    reach = find_reach(shape.model, graftable_parameters(shape.model), grafting)
     total, none, stored_as = reach.layout.total, Region.empty(reach.layout), find_storage(grafting)
     beside = math.ceil(method.task_bytes(shape, {})) if method.has_size else 0
     if method.stored_as != "entry" and stored_as == "seed":
