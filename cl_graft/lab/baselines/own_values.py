@@ -79,8 +79,8 @@ class OwnValues(ValuesByTask, TrainOnly, supports_distributed=False):
     def after_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Keep the task's values, and put the starting ones back."""
         label, model = int(strategy.experience.task_label), unwrap_model(strategy.model)
-        kept, live = _base_type(model), snapshot(self._live_values(strategy))
-        self.values[label] = {name: value.to("cpu", kept) for name, value in live.items()}
+        dtype, live = _base_type(model), snapshot(self._live_values(strategy))
+        self.values[label] = {name: value.to("cpu", dtype) for name, value in live.items()}
         load_(model, self._start or {})
 
     def _live_values(self, strategy: Strategy) -> dict[str, nn.Parameter]:
@@ -210,8 +210,8 @@ class Bottleneck(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         """Return states of the same shape."""
-        own = states.to(cast(Tensor, self.down.weight).dtype)  # the base may have 16 bits
-        return states + self.up(nn.functional.gelu(self.down(own))).to(states.dtype)
+        inputs = states.to(cast(Tensor, self.down.weight).dtype)  # the base may have 16 bits
+        return states + self.up(nn.functional.gelu(self.down(inputs))).to(states.dtype)
 
 
 def add_adapters_(model: TaskModel, *, size: int, seed: int) -> None:
