@@ -54,6 +54,8 @@ def collect(folder: Path) -> dict[str, Any]:
         runs.setdefault(run["strategy"], {})[str(run["seed"])] = {
             name: run[name] for name in ("R", "average_accuracy", "forgetting", "bytes", "seconds")
         }
+    if not runs:
+        sys.exit(f"{folder} holds no runs: name the folder that cl-graft demo wrote")
     return {**about, "runs": runs}
 
 
@@ -76,15 +78,8 @@ def draw(stored: dict[str, Any], text: str) -> Figure:
         axes.patch.set_alpha(0)
         for i, row in enumerate(shown):
             for j, value in enumerate(row[: i + 1]):
-                axes.text(
-                    j,
-                    i,
-                    f"{value:.1f}",
-                    ha="center",
-                    va="center",
-                    fontsize=12,
-                    color="white" if value > 85 else "black",
-                )
+                colour = "white" if value > 85 else "black"
+                axes.text(j, i, f"{value:.1f}", color=colour, ha="center", va="center", size=12)
         axes.set_title(title, color=text, fontsize=12)
         axes.set_xticks(range(len(tasks)), tasks)
         axes.set_yticks(range(len(tasks)), [f"after {task}" for task in tasks])
