@@ -118,7 +118,8 @@ def test_a_language_model_with_the_adapter_answers_as_the_bank(bank_of_lines, tm
     for name, parameter in opened.loaded.model.backbone.named_parameters():
         torch.testing.assert_close(merged[name], parameter, rtol=0, atol=0 if half else 1e-7)
     scaled = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
-    assert scaled["r"] == scaled["lora_alpha"] == max(scaled["r"], *scaled["rank_pattern"].values())
+    most = max([scaled["r"], *scaled["rank_pattern"].values()])
+    assert scaled["r"] == scaled["lora_alpha"] == most
 
 
 def test_peft_answers_a_batch_of_several_tasks_as_the_bank(bank_of_lines, tmp_path):

@@ -42,7 +42,11 @@ def test_the_lines_of_the_readme_give_the_logits_of_the_bank(bank_of_family, tmp
         assert export_task(bank, task, format="hf", out=tmp_path / task).coordinates > 0
     for task, text, pair in ASKED:
         wanted = torch.tensor(opened.predict((text, pair) if pair else text, task=task).logits)
-        assert torch.equal(answered(tmp_path / task, text, pair), wanted)
+        # The class of transformers for `first` has a layer more, which rounds.
+        close = 1e-6 if family == "first" else 0
+        torch.testing.assert_close(
+            answered(tmp_path / task, text, pair), wanted, rtol=close, atol=close
+        )
 
 
 @pytest.mark.parametrize("form", ["hf", "peft-shira"])
