@@ -76,14 +76,9 @@ def tiny_bert(path: Path) -> Path:
 
 def tiny_distilbert(path: Path) -> Path:
     """Save a DistilBERT, which takes no segments, to `path` and return it."""
+    sizes = {"dim": 32, "hidden_dim": 64, "n_layers": 2, "n_heads": 4, "pad_token_id": 0}
     config = transformers.DistilBertConfig(
-        dim=32,
-        hidden_dim=64,
-        n_layers=2,
-        n_heads=4,
-        max_position_embeddings=256,
-        initializer_range=0.1,
-        pad_token_id=0,
+        **sizes, max_position_embeddings=256, initializer_range=0.1
     )
     return _save(path, transformers.DistilBertForMaskedLM, config, _wordpiece(segments=False))
 
@@ -153,38 +148,20 @@ def tiny_chat(path: Path) -> Path:
 def tiny_t5(path: Path) -> Path:
     """Save a T5 (an encoder-decoder with relative positions, tied and scaled head) to `path`."""
     fast = _with_end(["<pad>", "</s>", "<unk>"])
-    config = transformers.T5Config(
-        d_model=32,
-        d_kv=8,
-        d_ff=64,
-        num_layers=2,
-        num_heads=4,
-        pad_token_id=0,
-        eos_token_id=1,
-        decoder_start_token_id=0,
-        dropout_rate=0.0,
-    )
+    sizes = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
+    ids = {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0}
+    config = transformers.T5Config(**sizes, **ids, dropout_rate=0.0)
     return _save(path, transformers.T5ForConditionalGeneration, config, fast)
 
 
 def tiny_bart(path: Path) -> Path:
     """Save a BART (an encoder-decoder with learned positions, tied head) to `path`."""
     fast = _with_end(["<pad>", "</s>", "<unk>", "<s>"], begin="<s>")
+    half = {"layers": 2, "ffn_dim": 64, "attention_heads": 4}
+    sizes = {f"{part}_{name}": half[name] for part in ("encoder", "decoder") for name in half}
+    ids = {"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 3, "decoder_start_token_id": 1}
     config = transformers.BartConfig(
-        d_model=32,
-        encoder_layers=2,
-        decoder_layers=2,
-        encoder_ffn_dim=64,
-        decoder_ffn_dim=64,
-        encoder_attention_heads=4,
-        decoder_attention_heads=4,
-        max_position_embeddings=256,
-        init_std=0.1,
-        pad_token_id=0,
-        eos_token_id=1,
-        bos_token_id=3,
-        decoder_start_token_id=1,
-        forced_eos_token_id=1,
+        d_model=32, **sizes, **ids, max_position_embeddings=256, init_std=0.1, forced_eos_token_id=1
     )
     return _save(path, transformers.BartForConditionalGeneration, config, fast)
 

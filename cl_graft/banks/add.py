@@ -226,8 +226,9 @@ def learn_entry(
     cache = DirectoryCache(cache_folder) if cache_folder and cache_folder.is_dir() else None
     model = text_model(loaded, stream, seed=seed)
     learnable = make_stream_task(model, stream, label, base=bank.base.fingerprint, seed=seed)
-    reach = find_reach(learnable.model, learnable.parameters, config.grafting)
-    warn_if_full(reach, config.grafting, tasks=1, owned=bank.owned())
+    if under is None:
+        reach = find_reach(learnable.model, learnable.parameters, config.grafting)
+        warn_if_full(reach, config.grafting, tasks=1, owned=bank.owned())
     if tuned is None:
         dense_runs = None
         context = RunContext.of(cache, progress=reporter.choice)

@@ -20,7 +20,7 @@ from cl_graft.banks.add import add_task
 from cl_graft.banks.bank_of_run import find_bank_folder
 from cl_graft.banks.open_bank import OpenBank, open_bank, recorded_device
 from cl_graft.data.task_place import find_place
-from cl_graft.errors import BankError, DamagedFile, InputError
+from cl_graft.errors import BankError, DamagedFile, FutureVersion, InputError
 from cl_graft.grafts.bank import Entry, GraftBank, find_entries, find_entry
 from cl_graft.inference.task_switch import Switch
 from cl_graft.models.text_generation import compare_generated, is_text_head
@@ -238,7 +238,7 @@ def _compare_answers(
         dependent = Dependent(position, entry.task, 0, 0, None)
         if entry.recorded_batch is not None:
             rows = entry.recorded_batch.inputs
-            with suppress(DamagedFile):  # of the entries that go
+            with suppress(DamagedFile, FutureVersion):  # of the entries that go
                 then = opened.logits(rows, position)
                 opened.switch.to(None)
                 now = other.logits(rows, stay.index(position))

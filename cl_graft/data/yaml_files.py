@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any, cast
@@ -77,6 +78,16 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+def write_text(text: str) -> str:
+    """Write a text as `read_yaml` reads it, without quotes where nobody needs them."""
+    return yaml.dump(text, Dumper=_Dumper, width=math.inf).removesuffix("...\n").strip()
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes what `_Loader` reads."""
+
+
 # As in YAML 1.2: 1e-3 is a number without a point, too.
 _EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d{1,3}$")
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, [*"-+.0123456789"])
+for _yaml in (_Loader, _Dumper):
+    _yaml.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, [*"-+.0123456789"])

@@ -105,15 +105,15 @@ def find_reach(
 def warn_if_full(
     reach: Reach, settings: GraftingSettings, *, tasks: int, owned: Region | None = None
 ) -> None:
-    """Warn where whole regions of as many tasks do not fit beside each other and what is owned."""
+    """Warn where a task that builds on all before it cannot get a whole region."""
     owned = Region.empty(reach.layout) if owned is None else owned
     fit = reach.count_regions(settings.coordinates(reach.layout.total), owned=owned)
-    if fit < tasks and settings.mode == "prefix":
+    if fit < tasks and settings.mode == "prefix" and settings.avoid_owned:
         logger.warning(
-            "warning: %d more whole regions of density %g fit, and tasks to learn are %d: later "
-            "ones get what is left of the %d weights that localizer, layers and modules allow. "
-            "Lower the density (0.0001 to 0.01 is usual)",
-            *(fit, settings.density, tasks, reach.total),
+            "warning: of %d tasks to learn %d get a whole region of density %g, and others less or "
+            "nothing: localizer, layers and modules leave %d weights, of which earlier tasks own "
+            "%d. Lower the density (0.0001 to 0.01 is usual)",
+            *(tasks, fit, settings.density, reach.total, len(owned)),
         )
 
 

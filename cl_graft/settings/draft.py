@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
-
-import yaml
 
 from cl_graft.data import TaskSettings, TextTask
 from cl_graft.data.bad_rows import BadRows
@@ -21,7 +18,7 @@ from cl_graft.data.readers import DataFiles, has_rows, read_files
 from cl_graft.data.record_files import Columns, explain_unread_kind, strip_suffix
 from cl_graft.data.task_place import TaskPlace, find_place
 from cl_graft.data.text_files import Reading
-from cl_graft.data.yaml_files import read_yaml
+from cl_graft.data.yaml_files import read_yaml, write_text
 from cl_graft.errors import InputError
 from cl_graft.kinds.rows import Row
 from cl_graft.kinds.text2text import AnswerRow, Text2Text
@@ -210,11 +207,11 @@ def _lines(
     yield ""
     yield "stream:"
     yield "  # The folder of the tasks, relative to where you call cl-graft."
-    yield f"  data: {_value(str(data))}"
+    yield f"  data: {write_text(str(data))}"
     yield "  # The tasks in the order in which they are learned."
     yield "  tasks:"
     for task in tasks:
-        yield f"    - {_value(task.name)}"
+        yield f"    - {write_text(task.name)}"
     for name, reason in left_out.items():
         yield f"    # {_plain(name)} was left out: {_plain(reason)}"
     yield "  # The columns of texts and labels."
@@ -232,11 +229,11 @@ def _lines(
     yield "model:"
     yield f"  # {model['name'].description}"
     if writes:
-        yield f"  name: {_value(_WRITER)}"
+        yield f"  name: {write_text(_WRITER)}"
         yield "  # Text is written by a causal_lm or a seq2seq_lm (T5, BART)."
         yield "  family: causal_lm"
     else:
-        yield f"  name: {_value(str(model['name'].default))}"
+        yield f"  name: {write_text(str(model['name'].default))}"
     yield ""
     yield "comparison:"
     yield "  # Others: cl-graft strategies"
@@ -258,28 +255,23 @@ def _task_lines(task: FoundTask) -> Iterator[str]:
     rows = ", ".join(f"{split} {count:,}" for split, count in task.rows.items())
     shown = [f"{label} ({count:,})" for label, count in task.labels.items()]
     more = f", … ({len(shown)} in all)" if len(shown) > _SHOWN else ""
-    yield f"    {_value(task.name)}:"
+    yield f"    {write_text(task.name)}:"
     yield f"      # rows in the file: {rows}"
     if task.labels:
         yield f"      # labels in train: {_plain(', '.join(shown[:_SHOWN]))}{more}"
     else:
         yield f"      # {_plain(task.asks)}"
-        yield f"      kind: {_value(task.kind)}"
+        yield f"      kind: {write_text(task.kind)}"
     if task.guessed:
         yield "      # These columns were guessed from what they hold: check them."
     for note in task.notes:
         yield f"      # {_plain(note)}"
     for key in ("text", "text_pair", "label"):
         if (column := getattr(task.columns, key)) is not None:
-            yield f"      {key}: {_value(column)}"
+            yield f"      {key}: {write_text(column)}"
     if task.labels and all(label.isdecimal() for label in task.labels):
         names = ", ".join(f"name of {label}" for label in list(task.labels)[:_SHOWN])
         yield f"      # label_names: [{names}]"
-
-
-def _value(text: str) -> str:
-    """Write a text as YAML, without quotes where nobody needs them."""
-    return yaml.safe_dump(text, width=math.inf).removesuffix("...\n").strip()
 
 
 def _plain(text: str) -> str:

@@ -258,7 +258,7 @@ class ComparisonSettings:
                 swept = swept if isinstance(swept, list) else [swept]
                 for tried in swept:
                     if isinstance(tried, Mapping | list):
-                        raise ValueError(f"{name}: a sweep takes numbers and names, got {tried!r}")
+                        raise ValueError(f"a sweep takes numbers and names, got {tried!r}")
                 flat[f"{name}.{setting}".rstrip(".")] = swept
         return flat
 

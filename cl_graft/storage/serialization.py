@@ -92,7 +92,7 @@ def read_drawn(
     if record["rule"] != RULE:
         raise FutureVersion(
             f"the region in {name} is drawn by the rule {record['rule']!r:.80}, this package draws "
-            f"by {RULE!r}; another version of cl_graft wrote it"
+            f"by {RULE!r}; read it with the version of cl_graft that wrote it"
         )
     seed, drawn = part(record, "seed", int), part(record, "places", int)
     if not count <= drawn <= layout.total or len(tensors["owned.values"]) != count:
@@ -105,7 +105,7 @@ def read_drawn(
     if _index_sha256(region) != record["sha256"]:
         raise FutureVersion(
             f"the region in {name} is not the one that this version of cl_graft draws from its "
-            "seed; read it with the version that wrote it"
+            "seed; read it with the version of cl_graft that wrote it"
         )
     return region
 

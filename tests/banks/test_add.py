@@ -68,6 +68,14 @@ def test_settings_can_be_changed_by_name_and_as_text(bank):
         add_task(bank, "answered", sets=["grafting.mode=isolated"])
 
 
+@pytest.mark.parametrize("builds_on", ["[]", "null"])
+def test_a_task_without_room_for_a_whole_region_is_warned_of(bank, caplog, builds_on):
+    sets = ["grafting.density=0.99", f"stream.task_settings.answered.builds_on={builds_on}"]
+    added = add_task(bank, "answered", sets=sets)
+    assert ("of 1 tasks to learn 0 get a whole region" in caplog.text) == (builds_on == "null")
+    assert (added.density > 0.98) == (builds_on == "[]")
+
+
 def test_the_test_score_is_that_of_the_reopened_bank(bank, tmp_path):
     rows = [
         {"text": f"{word} {n}", "label": label}

@@ -16,6 +16,8 @@ from cl_graft.banks.add import add_task
 from cl_graft.banks.forget import forget
 from cl_graft.banks.verify import verify
 from cl_graft.errors import BankError
+from cl_graft.storage import files
+from cl_graft.storage.graft_file import ENTRY_FORMAT
 
 TASKS = ("scope", "topic", "answered")
 
@@ -205,12 +207,17 @@ def test_what_a_killed_call_left_of_a_task_is_deleted_by_the_next(copied, learn,
     assert file_hashes(run / "bank") == file_hashes(learn(TASKS[:2], "isolated") / "bank")
 
 
-@pytest.mark.parametrize("task", ["answered", "topic"])
-def test_a_damaged_entry_is_taken_out_and_what_stands_on_it_is_trained_again(copied, learn, task):
+@pytest.mark.parametrize(("task", "version"), [("answered", 0), ("topic", 0), ("topic", 2)])
+def test_an_entry_that_cannot_be_read_is_taken_out_and_what_stands_on_it_is_trained_again(
+    copied, learn, monkeypatch, task, version
+):
     run = copied("prefix")
-    (damaged,) = (run / "bank" / "entries").glob(f"*-{task}.safetensors")
-    damaged.write_bytes(b"gone")
-    with pytest.raises(BankError, match=rf"cl-graft forget .*bank {TASKS.index(task)}$"):
+    (other,) = (run / "bank" / "entries").glob(f"*-{task}.safetensors")
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "VERSION", version)
+        other.write_bytes(files.pack({}, {}, format=ENTRY_FORMAT) if version else b"gone")
+    said = "another version" if version else rf"cl-graft forget .*bank {TASKS.index(task)}$"
+    with pytest.raises(BankError, match=said):
         load_bank(run / "bank")
     assert forget(run, task, retrain=task != "answered").exact
     left = tuple(name for name in TASKS if name != task)

@@ -186,8 +186,10 @@ class BitFit(OwnValuesMethod):
         return train_own_values(inputs, OwnValues(find_biases), optimizer=self.optimizer)
 
     def check_stream(self, shape: StreamShape) -> None:
-        """Refuse a model without biases."""
-        find_biases(shape.model)
+        """Refuse a model without biases, and biases that AdamW cannot train."""
+        biases = find_biases(shape.model)
+        if self.optimizer == "adamw" and torch.float16 in {p.dtype for p in biases.values()}:
+            raise InputError("bitfit by AdamW divides by 0 in float16: take bfloat16 or float32")
 
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the biases."""

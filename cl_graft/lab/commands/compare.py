@@ -124,7 +124,8 @@ def compare_command(
         settings, started_by = stored_comparison(out, trust_remote_code=trusted)
     else:
         out = out or options.RUNS
-        if {"grafting.density", "comparison.bytes_per_task"} <= chosen.values.keys():
+        given = {*chosen.values, *(text.partition("=")[0].strip() for text in sets or ())}
+        if {"grafting.density", "comparison.bytes_per_task"} <= given:
             raise InputError("--bytes-per-task chooses the density of regions: leave --density out")
         swept = [_sweep_to_set(text) for text in sweep or ()]
         origins = dict.fromkeys([text.partition("=")[0] for text in swept], "--sweep")

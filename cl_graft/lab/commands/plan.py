@@ -105,7 +105,7 @@ def _describe_plan(plan: Plan, config: ExperimentConfig, *, available: int | Non
         f"{size(entry.values)}, indices {size(entry.indices)} "
         f"({8 * entry.indices / plan.region:.1f} bits each), head {size(entry.head)}, the rest "
         f"{size(entry.rest)}.",
-        f"Such regions fit {plan.tasks:,} times beside each other, together at most "
+        f"Whole regions that fit beside each other (prefix mode): {plan.tasks:,}, together at most "
         f"{size(together)} on disk.",
     ]
 

@@ -228,7 +228,8 @@ def set_up(
     """Load the model, encode the stream and try a step; an InputError says what does not work."""
     check_strategy(method, config, tasks)
     loaded, stream = load_stream(config, tasks)
-    if method.stored_as == "entry":
+    builds_on = tasks_to_build_on(config.stream, tasks)
+    if method.stored_as == "entry" and not builds_on:
         grafting = config.with_values(method.fixed_config).grafting
         reach = find_reach(loaded.model, graftable_parameters(loaded.model), grafting)
         warn_if_full(reach, grafting, tasks=len(tasks))
@@ -254,7 +255,6 @@ def set_up(
         data=data_report(stream),
     )
     model = text_model(loaded, stream, seed=seed, one_head=stream.one_head).to(device)
-    builds_on = tasks_to_build_on(config.stream, tasks)
     try_step(model.task_model, stream, config.fine_tuning)
     return Setup(
         seed=seed,

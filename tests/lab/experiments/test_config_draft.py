@@ -122,6 +122,12 @@ def test_a_usual_name_decides_between_columns_and_where_there_is_none_the_draft_
     assert [task.columns.label for task in named.tasks] == ["anliegen", "intent", "topic"]
 
 
+def test_names_that_look_like_numbers_are_drafted_as_texts(tmp_path):
+    texts = [f"day {n} was long" for n in range(60)]
+    write_csv(tmp_path / "1e5.csv", rows(60, **{"3e1": texts, "label": ["x", "y"]}))
+    assert "    - '1e5'\n" in draft_config(tmp_path).text
+
+
 def test_what_a_reader_should_know_of_the_rows_stands_in_the_draft(tmp_path):
     texts = [f"the café in street {n // 2} is closed" for n in range(60)]
     write_csv(tmp_path / "a.csv", rows(60, text=texts, label=["x", "y"]))

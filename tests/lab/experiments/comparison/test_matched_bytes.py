@@ -86,6 +86,14 @@ def test_columns_that_do_not_fit_as_a_whole_are_not_promised(fits):
         fits(3_600, localizer="random_columns", strategies=["grafting"])
 
 
+def test_in_16_bits_as_many_bytes_hold_twice_as_many_numbers_of_a_lora(config):
+    ranks, tasks = [], load_tasks(config.stream, seed=0)
+    for dtype in ("float32", "float16"):
+        own = changed(config, {"strategies": ["lora"], "dtype": dtype})
+        ranks += [sizes_within(40_000, own, load_base_model(own.model), tasks)[0]["lora"].value]
+    assert ranks[1] >= 2 * ranks[0]
+
+
 def test_a_size_that_the_config_gives_stays(fits):
     given = {"adapters": {"size": 2}, "lora": {"rank": 500}}
     sizes, unmet = fits(BUDGET, strategy_settings=given)
