@@ -94,7 +94,7 @@ def load(data: Path, *names: str, **stream):
     ("model", "family", "name", "said"),
     [
         ("tiny_t5", "seq2seq_lm", "bitfit", "'bitfit' trains biases, and this model has none"),
-        ("tiny_llama", "causal_lm", "grafting_bias_only", "the model has no biases"),
+        ("tiny_llama", "causal_lm", "grafting_bias_only", "no biases among the model"),
         ("tiny_llama", "causal_lm", "grafting_without_retraining", "retrain=False needs"),
         (
             *("tiny_distilbert", "encoder", "ia3"),
