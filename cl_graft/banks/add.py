@@ -226,7 +226,7 @@ def learn_entry(
     cache = DirectoryCache(cache_folder) if cache_folder and cache_folder.is_dir() else None
     model = text_model(loaded, stream, seed=seed)
     learnable = make_stream_task(model, stream, label, base=bank.base.fingerprint, seed=seed)
-    if under is None:
+    if under is None and bank.mode == "prefix":
         reach = find_reach(learnable.model, learnable.parameters, config.grafting)
         warn_if_full(reach, config.grafting, tasks=1, owned=bank.owned())
     if tuned is None:
