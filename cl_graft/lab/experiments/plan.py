@@ -272,8 +272,8 @@ class Plan:
         parameters: Number of the model's parameters, without heads.
         model_bytes: Bytes of its parameters and buffers in memory.
         graftable: Number of coordinates that a region may hold.
-        region: Number of coordinates of a task's region.
-        tasks: Number of tasks that own all coordinates, each owning a whole region.
+        region: Number of coordinates of a task's region, whole units of them for columns.
+        tasks: Number of such regions that fit beside each other in what the settings leave.
         entry: Bytes of the file of a task's entry, by part.
         entry_total: Bytes of the whole file.
         phases: Memory of the phases in which grafting learns a task.
