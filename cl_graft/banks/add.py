@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -46,11 +46,20 @@ from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.strategies import GraftingContinual, GraftingPlugin, TaskMetadata, text_model
 from cl_graft.strategies.benchmark import TextStream, text_stream
 from cl_graft.strategies.experience_tasks import make_stream_task
+from cl_graft.strategies.grafting_plugin import find_earlier
 from cl_graft.strategies.loop.progress_reporter import ProgressReporter
 from cl_graft.strategies.registry import build_strategy
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.learnable_task import Passes
+
+_FIXED = {
+    "model": ("name", "family", "pooling", "dtype", "precision", "device"),
+    "stream": ("tasks", "scenario", "classes_per_experience"),
+    "grafting": ("mode",),
+    "comparison": ("strategies", "sweep", "tune", "orders", "bytes_per_task"),
+}
+"""Settings that the bank, the task's name or the command decides."""
 
 
 @dataclass(frozen=True)
@@ -226,9 +235,9 @@ def learn_entry(
     cache = DirectoryCache(cache_folder) if cache_folder and cache_folder.is_dir() else None
     model = text_model(loaded, stream, seed=seed)
     learnable = make_stream_task(model, stream, label, base=bank.base.fingerprint, seed=seed)
-    if under is None and bank.mode == "prefix":
-        reach = find_reach(learnable.model, learnable.parameters, config.grafting)
-        warn_if_full(reach, config.grafting, tasks=1, owned=bank.owned())
+    grafting = replace(config.grafting, builds_on=under)
+    reach = find_reach(learnable.model, learnable.parameters, grafting)
+    warn_if_full(reach, grafting, tasks=1, owned=bank.owned(of=find_earlier(bank, grafting)))
     if tuned is None:
         dense_runs = None
         context = RunContext.of(cache, progress=reporter.choice)
@@ -296,12 +305,17 @@ def _config(
         read = {"stream": {"task_settings": {task: dict(columns)}}}
         values = merge_configs(read, values)
     under = _take_builds_on(values, task, bank)
-    values = merge_configs({"grafting": {"mode": bank.mode}}, values)
+    mode = {"grafting": {"mode": bank.mode}}
+    values = merge_configs(mode, values)
     config = bank_metadata.restore_config(bank.base, tasks=[task], settings=values, origins=origins)
-    if config.grafting.mode != bank.mode:
-        raise InputError(
-            f"the bank is in {bank.mode} mode, which cannot change: got {config.grafting.mode!r}"
-        )
+    before = bank_metadata.restore_config(bank.base, tasks=[task], settings=mode)
+    for part, name in ((part, name) for part, names in _FIXED.items() for name in names):
+        fixed, given = (getattr(getattr(each, part), name) for each in (before, config))
+        if given != fixed:
+            origin = origins.get(f"{part}.{name}", "settings")
+            raise InputError(
+                f"{origin}: add cannot change {part}.{name}, which is {fixed!r}: got {given!r}"
+            )
     return config, under
 
 

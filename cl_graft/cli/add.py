@@ -12,7 +12,11 @@ from cl_graft.cli.progress import show_progress
 
 
 @options.with_settings(
-    without=("stream", "tasks", "model", "device", "trust_remote_code", "mode"), defaults=False
+    without=(
+        *("stream", "tasks", "scenario", "classes_per_experience", "mode"),
+        *("model", "family", "pooling", "dtype", "precision", "device", "trust_remote_code"),
+    ),
+    defaults=False,
 )
 def add_command(
     chosen: options.Chosen,

@@ -178,7 +178,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         context = PhaseReports(strategy, self._context, name=metadata.name, label=label).context
         names = [other.name for other in self._metadata.values()]
         with in_task(metadata.name):
-            builds_on = _find_earlier(switch.bank, settings, names=names)
+            builds_on = find_earlier(switch.bank, settings, names=names)
             search = find_region(
                 task,
                 settings,
@@ -419,10 +419,13 @@ def _name_weights(bank: GraftBank) -> str:
     return fingerprint_weights(weights) if weights else bank.base.fingerprint
 
 
-def _find_earlier(
-    bank: GraftBank, settings: GraftingSettings, *, names: Iterable[str]
+def find_earlier(
+    bank: GraftBank, settings: GraftingSettings, *, names: Iterable[str] = ()
 ) -> tuple[int, ...]:
-    """Return the positions of the entries that a task builds on, ascending."""
+    """Return the positions of the entries that a task builds on, ascending.
+
+    `names` are tasks that have no entry yet, which `settings.builds_on` may name.
+    """
     wanted = settings.builds_on
     if wanted is not None:
         known = {entry.task for entry in bank.entries} | set(names)

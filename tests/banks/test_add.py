@@ -64,8 +64,9 @@ def test_settings_can_be_changed_by_name_and_as_text(bank):
     assert added.test_rows == 10
     with pytest.raises(InputError, match=r"mean 'grafting\.density'"):
         add_task(bank, "answered", sets=["grafting.densty=0.1"])
-    with pytest.raises(InputError, match="cannot change"):
-        add_task(bank, "answered", sets=["grafting.mode=isolated"])
+    for name in ("grafting.mode=isolated", "model.dtype=bfloat16", "stream.tasks=scope"):
+        with pytest.raises(InputError, match=f"--set: add cannot change {name.partition('=')[0]}"):
+            add_task(bank, "answered", sets=[name])
 
 
 @pytest.mark.parametrize("builds_on", ["[]", "null"])

@@ -9,15 +9,17 @@ from cl_graft.settings.parts import PARTS
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 ELSEWHERE = {
-    "add": {"--stream", "--tasks", "--mode"},
+    "add": {
+        *("--stream", "--tasks", "--mode", "--scenario", "--classes-per-experience"),
+        *("--family", "--pooling", "--dtype", "--precision"),
+    },
     "demo": {"--stream"},
     "localize": {
         *("--tasks", "--scenario", "--classes-per-experience", "--mode", "--mask-candidates")
     },
     "plan": {"--stream", "--tasks", "--model"},
 }
-"""Options that are arguments of these commands, have another name there, or name what they do not
-take: one more task in the bank's own mode, the demo's own stream, sizes alone."""
+"""Options that a command has as an argument or by another name, or that others decide for it."""
 
 
 def options_of(command: str) -> dict[str, str]:
