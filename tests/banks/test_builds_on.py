@@ -51,6 +51,12 @@ def test_a_task_builds_on_those_that_its_settings_name(learn):
     assert {entry.weights for entry in report.entries} == {"same bits"}
 
 
+@pytest.mark.parametrize(("under", "warned"), [("scope", False), ("topic", True)])
+def test_tasks_that_build_on_each_other_are_warned_of_without_room(learn, caplog, under, warned):
+    learn({"answered": [under], **({"topic": ["scope"]} if warned else {"topic": []})}, density=0.4)
+    assert ("of 3 tasks to learn 2 get a whole region" in caplog.text) == warned
+
+
 @pytest.mark.slow
 def test_a_task_that_builds_on_none_has_the_bits_of_isolated_mode(learn):
     some, isolated = load_bank(learn(SOME) / "bank"), load_bank(learn({}, mode="isolated") / "bank")

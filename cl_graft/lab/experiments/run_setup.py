@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -229,10 +229,16 @@ def set_up(
     check_strategy(method, config, tasks)
     loaded, stream = load_stream(config, tasks)
     builds_on = tasks_to_build_on(config.stream, tasks)
-    if method.stored_as == "entry" and not builds_on:
+    if method.stored_as == "entry":
         grafting = config.with_values(method.fixed_config).grafting
-        reach = find_reach(loaded.model, graftable_parameters(loaded.model), grafting)
-        warn_if_full(reach, grafting, tasks=len(tasks))
+        parameters = graftable_parameters(loaded.model)
+        if len({parameter.dtype for parameter in parameters.values()}) > 1:
+            raise InputError(
+                f"transformers keeps some matrices of {loaded.name!r} in float32 at dtype "
+                f"{config.model.dtype!r}, and a graft has one type: take bfloat16 or float32"
+            )
+        reach = find_reach(loaded.model, parameters, grafting)
+        warn_if_full(reach, grafting, tasks=_count_together([t.name for t in tasks], builds_on))
     length = stream.tasks[0].splits["train"][0].shape[-1]
     identity = base_identity(loaded, config, seed=seed)
     record = RunMeasurements(
@@ -276,6 +282,16 @@ def set_up(
         builds_on=builds_on,
         record=record,
     )
+
+
+def _count_together(names: Sequence[str], builds_on: Mapping[int, Sequence[str]]) -> int:
+    """Return the largest number of tasks whose grafts answer one of them."""
+    together: list[set[int]] = []
+    for label in range(len(names)):
+        under = builds_on.get(label, names)
+        earlier = [held for name, held in zip(names, together, strict=False) if name in under]
+        together.append({label}.union(*earlier))
+    return max(map(len, together))
 
 
 def try_step(model: TaskModel, stream: TextStream, settings: FineTuning) -> None:

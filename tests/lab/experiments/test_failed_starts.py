@@ -61,6 +61,12 @@ def test_a_comparison_of_which_something_was_learned_stays(config, tmp_path):
     assert (tmp_path / "config.json").is_file()
 
 
+def test_a_model_of_two_types_is_refused_before_a_region_trains(config, tiny_t5, tmp_path):
+    half = {"model": str(tiny_t5), "family": "seq2seq_lm", "dtype": "float16"}
+    with pytest.raises(InputError, match=r"some matrices .* in float32 .* take bfloat16"):
+        run(changed(config, half), strategy="grafting", seed=0, out=tmp_path)
+
+
 def test_a_device_that_is_not_there_leaves_no_folder(config, tmp_path):
     out = tmp_path / "out"
     with pytest.raises(InputError, match="no device"):
