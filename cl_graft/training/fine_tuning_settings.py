@@ -23,7 +23,8 @@ class FineTuning:
     steps: int = Field(
         default=500,
         ge=1,
-        description="Optimiser steps of each training of a task: dense, region, naive.",
+        description="Optimiser steps of each training of a task; by default grafting's dense run "
+        "takes a share of them (`grafting.dense_share`).",
     )
     batch_size: int = Field(default=8, ge=1, description="Rows per step.")
     lr: float = Field(
@@ -32,7 +33,11 @@ class FineTuning:
         allow_inf_nan=False,
         description="Learning rate of all dense training.",
     )
-    optimizer: Optimizer = Field(default="sgd", description="Optimiser of dense runs.")
+    optimizer: Optimizer = Field(
+        default="sgd",
+        description="Optimiser of dense runs, also those of independent fine-tuning. Naive "
+        "fine-tuning and loops without an optimiser of their own take SGD.",
+    )
     lr_decay: Decay | None = Field(
         default=None,
         description="How the learning rate of every training of a task falls: 'linear' or 'cosine' "

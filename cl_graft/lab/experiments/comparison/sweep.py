@@ -150,6 +150,8 @@ def _concerns(name: str, row: Method) -> bool:
                 f"sweep: {owner} has no setting {setting!r}: {nearest(setting, known)}"
             )
         return row.name == owner
+    if owner == "fine_tuning" and setting in [each.name for each in row.settings]:
+        return False
     return name not in row.fixed_config and (owner != "grafting" or row.has_regions)
 
 
