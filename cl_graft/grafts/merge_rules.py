@@ -131,25 +131,6 @@ def magmax(vectors: TaskVectors) -> Tensor:
     return vectors.deltas.gather(0, largest)[0]
 
 
-def consensus(vectors: TaskVectors, *, threshold: float, agree: int) -> Tensor:
-    """Add all vectors up, and keep the coordinates that enough tasks find important.
-
-    Consensus task arithmetic (Wang et al., 2024, https://arxiv.org/abs/2405.07813): a coordinate is
-    important to task t (its TALL mask) if |τ_t| ≥ threshold · |Σ τ − τ_t|. It takes `agree` tasks,
-    or all where there are fewer; with 2, the paper's choice for dense vectors, coordinates that
-    only one graft moves stay at the base.
-    """
-    if not threshold >= 0 or agree < 1:
-        raise ValueError(
-            f"threshold must be at least 0 and agree at least 1, got {threshold} and {agree}"
-        )
-    total = vectors.deltas.sum(0)
-    others = (total - vectors.deltas).abs()
-    # A task that does not move a coordinate finds it important to nobody.
-    masks = (vectors.deltas.abs() >= threshold * others) & (vectors.deltas != 0)
-    return total * (masks.sum(0) >= min(agree, len(vectors.deltas)))
-
-
 def localize_and_stitch(vectors: TaskVectors) -> Tensor:
     """Write every graft into its own region, and average where regions overlap.
 
@@ -183,7 +164,6 @@ _RULES = (
     ("ties", ties, "Yadav et al., 2023, https://arxiv.org/abs/2306.01708"),
     ("dare", dare, "Yu et al., 2024, https://arxiv.org/abs/2311.03099"),
     ("magmax", magmax, "Marczak et al., 2024, https://arxiv.org/abs/2407.06322"),
-    ("consensus", consensus, "Wang et al., 2024, https://arxiv.org/abs/2405.07813"),
     (
         "localize_and_stitch",
         localize_and_stitch,
@@ -235,7 +215,7 @@ def standalone_grafts(bank: GraftBank) -> list[Graft]:
     missing = [entry.task for entry in bank.entries if entry.standalone is None]
     if missing:
         raise InputError(
-            f"{', '.join(missing)} of the bank has no standalone graft to merge; learn it with "
+            f"the bank has no standalone graft of {', '.join(missing)} to merge; learn with "
             "keep_standalone, and by a localizer that makes a dense run"
         )
     return [entry.standalone for entry in bank.entries if entry.standalone is not None]

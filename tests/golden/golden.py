@@ -70,11 +70,10 @@ STRATEGIES = (
     *("grafting_bias_only", "grafting_layer_norm_only"),
     *("grafting_random", "grafting_without_retraining", "grafting_by_discriminant"),
     *("merging_by_average", "merging_by_task_arithmetic", "merging_by_ties", "merging_by_dare"),
-    *("merging_by_magmax", "merging_by_consensus", "merging_by_localize_and_stitch", "naive"),
-    *("cumulative", "joint", "independent", "ewc", "ewc_online", "si", "mas"),
-    *("lwf", "replay", "gdumb", "agem", "der", "er_ace"),
-    *("bitfit", "adapters", "prompt_tuning", "lora", "sequential_lora", "o_lora", "packnet"),
-    *("piggyback", "wsn"),
+    *("merging_by_magmax", "merging_by_localize_and_stitch", "naive", "cumulative", "joint"),
+    *("independent", "ewc", "ewc_online", "si", "mas", "lwf", "replay", "gdumb", "agem", "der"),
+    *("er_ace", "bitfit", "adapters", "prompt_tuning", "lora", "sequential_lora", "o_lora"),
+    *("packnet", "piggyback", "wsn"),
 )
 STREAMS: Mapping[str, tuple[str, str, dict[str, Any]]] = {
     "grafting": ("bert", "grafting", {}),

@@ -12,7 +12,6 @@ from cl_graft.grafts.region import Layout, Region
 SETTINGS = {
     "ties": {"keep": 1.0},
     "dare": {"drop": 0.0},
-    "consensus": {"threshold": 0.4, "agree": 1},
 }
 TOTAL = 5 * 4 + 5
 
@@ -56,7 +55,7 @@ def test_merging_one_graft_is_that_graft(model, rule):
     assert found.same_bits(graft)
 
 
-@pytest.mark.parametrize("rule", sorted(set(MERGES) - {"task_arithmetic", "dare", "consensus"}))
+@pytest.mark.parametrize("rule", sorted(set(MERGES) - {"task_arithmetic", "dare"}))
 def test_merging_equal_grafts_is_that_graft(model, rule):
     graft = draw(model, 1)
     found = merge_grafts([graft] * 4, parameters(model), rule=rule, **SETTINGS.get(rule, {}))
@@ -150,16 +149,6 @@ def test_what_is_dropped_is_a_function_of_the_seed(model):
     assert not torch.equal(first, other)
 
 
-def test_a_coordinate_stays_where_enough_tasks_find_it_important():
-    # Beside the others' sums of 1, 4 and 5, the moves 4, 1 and 0 are important at 0.4 or not.
-    three = vectors([[4.0, 3.0, 2.0], [1.0, 3.0, 0.0], [0.0, 3.0, 0.0]])
-    rule = MERGES["consensus"].rule
-    assert rule(three, threshold=0.4, agree=1).tolist() == [5.0, 9.0, 2.0]
-    assert rule(three, threshold=0.4, agree=2).tolist() == [0.0, 9.0, 0.0]
-    assert rule(three, threshold=0.2, agree=2).tolist() == [5.0, 9.0, 0.0]
-    assert rule(three, threshold=0.6, agree=1).tolist() == [5.0, 0.0, 2.0]
-
-
 def test_stitching_averages_where_regions_overlap(model):
     grafts = [draw(model, seed) for seed in range(3)]
     held = sum(graft.region.masks()["weight"].double() for graft in grafts)
@@ -193,8 +182,6 @@ def test_what_cannot_be_merged_is_refused(model):
     for wrong in (
         {"rule": "ties", "keep": 0.0},
         {"rule": "dare", "drop": 1.0},
-        {"rule": "consensus", "threshold": -1.0, "agree": 1},
-        {"rule": "consensus", "threshold": 1.0, "agree": 0},
     ):
         with pytest.raises(ValueError, match="must be"):
             merge_grafts([graft], base, **wrong)

@@ -190,24 +190,6 @@ class MergingByMagMax(MergingMethod):
 
 
 @_register
-class MergingByConsensus(MergingMethod):
-    """Move the coordinates that enough tasks find important by the sum of all grafts."""
-
-    rule = "consensus"
-    coefficient: float = _coefficient(grid=(0.4, 0.7, 1.0))
-    threshold: float = setting(
-        0.4, "Least size of a move relative to those of others.", min_value=0
-    )
-    agree: int = setting(
-        1,
-        "How many tasks must find a coordinate important; 2 as in the paper leaves those at the "
-        "base that only one graft moves.",
-        min_value=1,
-        grid=(1, 2),
-    )
-
-
-@_register
 class MergingByLocalizeAndStitch(MergingMethod):
     """Move each coordinate by the mean over the grafts that hold it."""
 
