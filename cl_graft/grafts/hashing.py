@@ -35,21 +35,8 @@ def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def model_fingerprint(
-    model: nn.Module, *, exclude: Iterable[str] = ("heads",), tokenizer: str = ""
-) -> str:
-    """Return the SHA-256 of every parameter and buffer outside the heads, and of the tokenizer.
-
-    Args:
-        model: The model at its base.
-        exclude: Module paths to leave out (the task heads); ``""`` is the model itself.
-        tokenizer: The tokenizer's own serialization; empty for models without one.
-    """
-    return fingerprint_weights(model_sha256(model, exclude=exclude), tokenizer=tokenizer)
-
-
 def fingerprint_weights(weights: str, *, tokenizer: str = "") -> str:
-    """Return `model_fingerprint` of a model whose `model_sha256` is known."""
+    """Return the SHA-256 of a model whose `model_sha256` is known, and of its tokenizer's file."""
     return hashlib.sha256(f"{weights}{tokenizer}".encode()).hexdigest()
 
 

@@ -7,7 +7,7 @@ from torch import nn
 
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
 from cl_graft.grafts.graft import Graft, extract
-from cl_graft.grafts.hashing import model_fingerprint
+from cl_graft.grafts.hashing import model_sha256
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.inference.mixed_batches import mixed_batch
 from cl_graft.inference.task_switch import Switch
@@ -45,7 +45,7 @@ def test_names_hashes_and_graftable_parameters_are_those_of_the_plain_model(comp
     assert any("_orig_mod" in name for name, _ in other.named_parameters())
     assert list(tensors_by_name(other)) == list(tensors_by_name(plain))
     assert list(graftable_parameters(other)) == list(graftable_parameters(plain))
-    assert model_fingerprint(other) == model_fingerprint(plain)
+    assert model_sha256(other) == model_sha256(plain)
 
 
 @WAYS

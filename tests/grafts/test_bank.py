@@ -11,7 +11,7 @@ from two_layer_banks import LAYOUT, draw_bank, empty_bank, grow, stream
 
 from cl_graft.grafts.bank import Entry, Mode
 from cl_graft.grafts.graft import Graft, grafted, write_
-from cl_graft.grafts.hashing import model_fingerprint
+from cl_graft.grafts.hashing import model_sha256
 from cl_graft.grafts.region import Layout, Region, union
 
 
@@ -35,11 +35,11 @@ def test_the_answer_to_a_task_is_the_same_bits_however_many_tasks_follow(data):
     for position in range(data.draw(st.integers(1, 4))):
         bank = grow(bank, data.draw(regions(LAYOUT)))
         with grafted(TwoLayers(), bank.answer(position)) as model:
-            right_after.append(model_fingerprint(model, exclude=()))
+            right_after.append(model_sha256(model, exclude=()))
     model = TwoLayers()
     for position, expected in enumerate(right_after):
         with grafted(model, bank.answer(position)):
-            assert model_fingerprint(model, exclude=()) == expected
+            assert model_sha256(model, exclude=()) == expected
 
 
 @pytest.mark.parametrize("mode", ["prefix", "isolated"])
@@ -83,7 +83,7 @@ def test_an_entry_is_answered_by_those_that_it_builds_on_in_their_order(data):
         for place in (*bank.builds_on(position), position):
             write_(expected, bank.entries[place].owned)
         with grafted(TwoLayers(), bank.answer(position)) as model:
-            assert model_fingerprint(model, exclude=()) == model_fingerprint(expected, exclude=())
+            assert model_sha256(model, exclude=()) == model_sha256(expected, exclude=())
 
 
 def test_a_bank_without_some_entries_answers_those_that_do_not_build_on_them_as_before():
