@@ -52,6 +52,13 @@ def draw_bank(data: st.DataObject, *, isolated: bool = True) -> GraftBank:
     return bank
 
 
+def draw_some_of_each(layout: Layout, generator: torch.Generator) -> Region:
+    """Return a region of eight coordinates of every parameter, or all of a smaller one."""
+    starts = zip(layout.starts, layout.sizes, strict=False)
+    chosen = [start + torch.randperm(size, generator=generator)[:8] for start, size in starts]
+    return Region.of(layout, torch.cat(chosen))
+
+
 def stream(mode: Mode, tasks: int = 4) -> GraftBank:
     """Return a bank of entries with 30 random coordinates each."""
     generator = torch.Generator().manual_seed(0)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from region_strategies import TwoLayers, model_bits, quick
 from slow_cases import slow
 from torch import Tensor, nn
-from two_layer_banks import LAYOUT, draw_bank, empty_bank, grow, stream
+from two_layer_banks import LAYOUT, draw_bank, draw_some_of_each, empty_bank, grow, stream
 
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank, Mode
 from cl_graft.grafts.graft import Graft
@@ -74,11 +74,7 @@ def _real_bank(model: nn.Module, mode: Mode, dtype: torch.dtype) -> GraftBank:
     bank = GraftBank(layout, BaseIdentity("f" * 64, "tiny", str(dtype).split(".")[1]), mode)
     generator = torch.Generator().manual_seed(0)
     for number in range(3):
-        chosen = [
-            start + torch.randperm(size, generator=generator)[:8]
-            for start, size in zip(layout.starts, layout.sizes, strict=False)
-        ]
-        claimed = Region.of(layout, torch.cat(chosen))
+        claimed = draw_some_of_each(layout, generator)
         free = bank.free(claimed)
         values = torch.randn(len(free), generator=generator).to(dtype)
         bank = bank.append(Entry(f"t{number}", number, Graft(free, values), claimed - free))
@@ -237,27 +233,18 @@ class Shared(nn.Module):
         return self.second(self.first(x))
 
 
-class Functional(nn.Module):
+class Functional(TwoLayers):
     """A model that reads a layer's weight without calling the layer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = nn.Linear(4, 4)
-        self.second = nn.Linear(4, 4)
 
     def forward(self, x: Tensor) -> Tensor:
         return nn.functional.linear(self.first(x), self.second.weight)
 
 
-class Flattening(nn.Module):
-    """A model that hands its layer more rows than the batch has."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = nn.Linear(4, 4)
+class Flattening(TwoLayers):
+    """A model that hands its layers more rows than the batch has."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.first(torch.cat([x, x]))
+        return super().forward(torch.cat([x, x]))
 
 
 def _any_bank(model: nn.Module) -> GraftBank:
@@ -274,7 +261,7 @@ def _any_bank(model: nn.Module) -> GraftBank:
     ("model", "refusal"),
     [
         (Shared, "weight of 'first' is a parameter of 'second' too"),
-        (Functional, r"1 of the 2 modules.*'second' first"),
+        (Functional, r"2 of the 3 modules.*'norm' first"),
         (Flattening, r"'first' \(Linear\), which is called with .*\(4, 4\)"),
         (partial(nn.MultiheadAttention, 4, 2, batch_first=True), "MultiheadAttention"),
     ],

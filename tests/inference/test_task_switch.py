@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from two_layer_banks import LAYOUT, draw_bank, empty_bank, stream
 
 from cl_graft.errors import DamagedFile
-from cl_graft.grafts.bank import Entry, GraftBank, StoredEntry
+from cl_graft.grafts.bank import Entry, GraftBank, Mode, StoredEntry
 from cl_graft.grafts.graft import extract, write_
 from cl_graft.grafts.hashing import model_sha256
 from cl_graft.inference.task_switch import Switch
@@ -31,6 +31,13 @@ def _anew(bank: GraftBank, position: int | None, model: nn.Module | None = None)
     if position is not None:
         write_(model, bank.answer(position))
     return model
+
+
+def _switched(position: int, mode: Mode = "prefix") -> tuple[GraftBank, nn.Module, Switch]:
+    """A bank, a model that carries the answer of an entry, and the switch that wrote it."""
+    switch = Switch(TwoLayers(), stream(mode))
+    switch.to(position)
+    return switch.bank, switch.model, switch
 
 
 def _same(model: nn.Module, other: nn.Module) -> bool:
@@ -111,10 +118,7 @@ def test_a_model_carries_any_entries_and_goes_back_to_them(data):
 
 @MODES
 def test_carrying_goes_back_to_where_it_was_also_after_an_exception(mode):
-    bank = stream(mode)
-    model = TwoLayers()
-    switch = Switch(model, bank)
-    switch.to(1)
+    bank, model, switch = _switched(1, mode)
     with suppress(KeyError), switch.carrying(3):
         assert _same(model, _anew(bank, 3))
         raise KeyError("stop")
@@ -130,10 +134,7 @@ def test_half_precision_is_written_bit_for_bit_and_parameters_that_moved_are_fol
     assert _same(model, _anew(bank, 2, TwoLayers().bfloat16()))
     switch.to(None)
     assert _same(model, TwoLayers().bfloat16())
-    bank = stream("prefix")
-    model = TwoLayers()
-    switch = Switch(model, bank)
-    switch.to(3)
+    bank, model, switch = _switched(3)
     model.load_state_dict(copy.deepcopy(model.state_dict()), assign=True)
     switch.to(1)
     assert _same(model, _anew(bank, 1))
@@ -144,9 +145,7 @@ def test_half_precision_is_written_bit_for_bit_and_parameters_that_moved_are_fol
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
 def test_a_copied_switch_moves_the_copied_model_alone(copied):
-    bank = stream("prefix")
-    switch = Switch(TwoLayers(), bank)
-    switch.to(2)
+    bank, _, switch = _switched(2)
     other = copied(switch)
     other.to(0)
     assert _same(other.model, _anew(bank, 0))
@@ -164,10 +163,7 @@ def test_autograd_sees_that_a_jump_changed_the_weights():
 
 @MODES
 def test_a_jump_writes_nothing_but_what_differs(mode):
-    bank = stream(mode)
-    model = TwoLayers()
-    switch = Switch(model, bank)
-    switch.to(1)
+    bank, model, switch = _switched(1, mode)
     foreign = torch.full((LAYOUT.total,), 7.0)
     touched = bank.entries[2].owned.region
     if mode == "isolated":

@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor
+from two_layer_banks import draw_some_of_each
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
 from cl_graft.grafts.graft import Graft
-from cl_graft.grafts.region import Layout, Region
+from cl_graft.grafts.region import Layout
 from cl_graft.inference.task_switch import Switch
 from cl_graft.models import TaskModel, TaskServer, graftable_parameters, load_model, make_head
 
@@ -41,11 +42,7 @@ def _server(
     bank = GraftBank(layout, BaseIdentity("f" * 64, kind, "float32"))
     draw = torch.Generator().manual_seed(0)
     for number in range(3):
-        chosen = [
-            start + torch.randperm(size, generator=draw)[:8]
-            for start, size in zip(layout.starts, layout.sizes, strict=False)
-        ]
-        claimed = Region.of(layout, torch.cat(chosen))
+        claimed = draw_some_of_each(layout, draw)
         free = bank.free(claimed)
         strings = None
         if family != "encoder":
