@@ -48,7 +48,7 @@ def find_bank_folder(folder: Path | str) -> Path:
         )
     runs = sorted(str(path.parent.parent) for path in folder.glob("*/seed*/bank/bank.json"))
     if runs:
-        raise InputError(f"{folder} holds several runs; name one of them: {', '.join(runs)}")
+        raise InputError(f"{folder} is no bank and no run; name one of its runs: {', '.join(runs)}")
     return folder
 
 

@@ -106,7 +106,7 @@ def _dependents_table(dependents: tuple[Dependent, ...]) -> object:
 
 def _describe(report: Forgotten, *, dry_run: bool) -> list[str]:
     if not report.exact:
-        return []
+        return ["Without --retrain nothing would be deleted"] if dry_run else []
     entries = ", ".join(map(str, report.positions))
     what = f"{report.task!r} (entry {entries}, {report.mode} mode)"
     lines = [

@@ -30,7 +30,7 @@ def read_yaml_file(path: Path, *, kind: str = "config") -> dict[str, Any]:
     if not isinstance(values, dict):
         raise InputError(
             f"{path}: expected 'name: value' lines, got {type(values).__name__}; an example: "
-            "'tasks: [qnli, ag_news]'"
+            "'stream: {tasks: [qnli, ag_news]}'"
         )
     return values
 

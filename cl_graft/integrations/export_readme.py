@@ -12,7 +12,7 @@ from typing import Any
 
 from cl_graft.integrations.import_sources import CLASSIFIER, HEADED_CLASSES
 from cl_graft.kinds.text_task import MAX_LENGTH
-from cl_graft.models.load import AUTO_CLASSES, name_outside
+from cl_graft.models.load import AUTO_CLASSES, FETCHED, name_outside
 from cl_graft.runtime.escaping import for_markdown, for_markdown_code
 
 _PASSAGE = """\
@@ -109,7 +109,11 @@ def _loading_code(record: Mapping[str, Any], format: str) -> str:
     ]
     load, where = ['folder = Path(".")  # where this file lies'], ["folder"]
     if format != "hf":
-        load.append(f"base = {name_outside(base['model'])!r}  # its folder, or its name on the hub")
+        name = name_outside(base["model"])
+        source = "its folder, or its name on the hub"
+        if name in FETCHED:
+            source = f"the folder that python -m cl_graft.models.{name} writes"
+        load.append(f"base = {name!r}  # {source}")
         where = ["base"]
         where += [f"revision={base['revision']!r}"] if "revision" in base else []
     options = [*where, f"dtype=torch.{base['dtype']}"]

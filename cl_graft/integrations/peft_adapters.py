@@ -31,7 +31,7 @@ from cl_graft.training.coordinate_gradient import is_conv1d, is_linear
 
 _ELSE = (
     "export it as hf or peft-shira, or learn it, and in prefix mode the tasks before it, with the "
-    "localizer `columns`"
+    "localizer `random_columns`"
 )
 
 _MOST_SPREAD = 3
@@ -209,10 +209,12 @@ def write_lora(opened: OpenBank, position: int, into: Path) -> dict[str, int]:
     moved = map(_subtract_base, split_graft(model.backbone, graft))
     parts = [part for part in moved if len(part.index)]
     others = [part for part in parts if part.name != "weight" or not is_linear(part.module)]
-    if others or not parts:
+    if not parts:
+        raise InputError("all values of this graft are the base's, so a LoRA of it would be empty")
+    if others:
         raise InputError(
             "a LoRA holds weights of linear layers alone, and this graft sets "
-            f"{format_counts(count_kinds(others)) or 'none of them'}: {_ELSE}"
+            f"{format_counts(count_kinds(others))}: {_ELSE}"
         )
     tensors: dict[str, Tensor] = {}
     ranks: dict[str, int] = {}

@@ -188,7 +188,7 @@ def test_the_base_may_have_moved_but_must_be_the_same(run, tiny_bert, tiny_disti
 def test_where_there_is_no_bank_it_is_said_what_there_is(run, tmp_path):
     with pytest.raises(InputError, match="there is no folder"):
         verify(tmp_path / "nowhere")
-    with pytest.raises(InputError, match=r"name one of them: .*grafting/seed0"):
+    with pytest.raises(InputError, match=r"name one of its runs: .*grafting/seed0"):
         verify(run.parent.parent)
     (tmp_path / "results.json").write_text("{}")
     with pytest.raises(InputError, match="not the results of a run"):

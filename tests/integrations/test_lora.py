@@ -161,7 +161,7 @@ def test_an_adapter_names_its_base_as_the_hub_does(tmp_path):
 
 
 def test_what_is_no_matrix_is_refused_with_what_fits_it(bank_of_family, tmp_path):
-    said = r"this graft sets .*LayerNorm\.\w+ \d+.* as hf or peft-shira, or .* `columns`"
+    said = r"this graft sets .*LayerNorm\.\w+ \d+.* as hf or peft-shira, or .* `random_columns`"
     with pytest.raises(InputError, match=said):
         export_task(bank_of_family("mean"), 0, format="peft-lora", out=tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
