@@ -45,6 +45,11 @@ def broken(page: Path) -> list[str]:
     return found
 
 
+def test_decisions_have_the_number_of_their_page():
+    other = re.compile(r"decision\s+(\d+)\]\([^)]*decisions/0*+(?!\1-)")
+    assert {name_of(page) for page in pages() if other.search(text_of(page))} == set()
+
+
 def test_links_lead_to_files_and_headings_that_are_there():
     assert NOTEBOOKS
     found = {name_of(page): broken(page) for page in [*pages(), *NOTEBOOKS]}

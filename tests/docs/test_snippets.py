@@ -60,6 +60,13 @@ def test_the_snippets_of_a_page_run_in_order(page, reader):
         exec(compile(padded, str(page), "exec"), namespace)
 
 
+def test_a_page_imports_the_package_before_avalanche():
+    for page in WITH_PYTHON:
+        text = "\n".join(block.text for block in blocks(page, "python"))
+        imports = re.findall(r"^(?:import|from) (avalanche|cl_graft)\b", text, re.MULTILINE)
+        assert imports[:1] != ["avalanche"], name_of(page)
+
+
 def test_the_main_pages_have_snippets():
     names = {name_of(page) for page in WITH_PYTHON}
     started = {f"docs/getting_started/{name}.md" for name in ("avalanche_experiments", "concepts")}
