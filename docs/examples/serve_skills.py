@@ -13,7 +13,10 @@ import cl_graft as cg
 
 
 class Skills(BaseHTTPRequestHandler):
-    """Answers ``{"task": ..., "messages": [...]}``; threads may ask the bank at once."""
+    """Answers ``{"task": ..., "messages": [...]}``, or ``text`` for tasks of plain texts.
+
+    Threads may ask the bank at once.
+    """
 
     bank: cg.OpenBank
 
@@ -22,8 +25,11 @@ class Skills(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         try:
             asked = json.loads(body)
-            code, said = 200, self.bank.predict(asked["messages"], task=asked["task"]).label
-        except (KeyError, TypeError, ValueError, cg.InputError) as error:
+            given = asked["messages"] if "messages" in asked else asked["text"]
+            code, said = 200, self.bank.predict(given, task=asked["task"]).label
+        except KeyError as error:
+            code, said = 400, f"the request has no {error}; it needs task, and messages or text"
+        except (TypeError, ValueError, cg.InputError) as error:
             code, said = 400, f"{type(error).__name__}: {error}"
         self.send_response(code)
         self.end_headers()
