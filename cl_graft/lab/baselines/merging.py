@@ -142,7 +142,8 @@ def _register(kind: type[MergingMethod]) -> type[MergingMethod]:
     )(kind)
 
 
-def _coefficient(grid: tuple[float, ...] = (0.4, 0.7, 1.0, 1.4)) -> Any:
+def _coefficient() -> Any:
+    grid = (0.4, 0.7, 1.0, 1.4)
     return setting(1.0, "Factor of the merged task vector.", min_value=0, grid=grid)
 
 
