@@ -9,10 +9,7 @@ from cl_graft.grafts.graft import Graft, extract, write_
 from cl_graft.grafts.merge_rules import MERGES, TaskVectors, dare, merge_grafts
 from cl_graft.grafts.region import Layout, Region
 
-SETTINGS = {
-    "ties": {"keep": 1.0},
-    "dare": {"drop": 0.0},
-}
+SETTINGS = {"ties": {"keep": 1.0}, "dare": {"drop": 0.0}}
 TOTAL = 5 * 4 + 5
 
 
@@ -179,9 +176,6 @@ def test_what_cannot_be_merged_is_refused(model):
         merge_grafts([graft], base, rule="tie")
     with pytest.raises(ValueError, match="at least one graft"):
         merge_grafts([], base, rule="average")
-    for wrong in (
-        {"rule": "ties", "keep": 0.0},
-        {"rule": "dare", "drop": 1.0},
-    ):
+    for wrong in ({"rule": "ties", "keep": 0.0}, {"rule": "dare", "drop": 1.0}):
         with pytest.raises(ValueError, match="must be"):
             merge_grafts([graft], base, **wrong)

@@ -153,8 +153,7 @@ def test_a_copied_switch_moves_the_copied_model_alone(copied):
 
 
 def test_autograd_sees_that_a_jump_changed_the_weights():
-    model = TwoLayers()
-    switch = Switch(model, stream("prefix"))
+    _, model, switch = _switched(0)
     loss = model(torch.randn(2, 4)).sum()
     switch.to(3)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):

@@ -19,6 +19,7 @@ from cl_graft import InputError
 from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.grafts.bank import BaseIdentity
 from cl_graft.integrations import export_task, import_task
+from cl_graft.integrations.export_readme import make_readme
 from cl_graft.integrations.peft_adapters import cover_elements, factorize, save_adapter
 from cl_graft.storage import load_bank
 
@@ -87,6 +88,9 @@ def test_the_lines_of_the_readme_give_the_logits_of_the_bank(bank_of_lines, tmp_
     wanted = open_bank(bank).predict((TEXT, "A teacher."), task=1)
     logits = answered(tmp_path / "out", TEXT, "A teacher.")
     torch.testing.assert_close(logits, torch.tensor(wanted.logits))
+    record = json.loads((tmp_path / "out" / "task.json").read_text())
+    record["base"]["model"] = "smollm2"
+    assert "# the folder that python -m cl_graft.models" in make_readme(record, format="peft-lora")
 
 
 def outputs(model: Any, opened: OpenBank, **more: Any) -> tuple[torch.Tensor, list[list[int]]]:
@@ -167,8 +171,14 @@ def test_what_is_no_matrix_is_refused_with_what_fits_it(bank_of_family, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_scattered_graft_is_refused_with_what_fits_it(tiny_llama, tmp_path):
-    bank = tiny_run(tmp_path / "run", tiny_llama, ["scope"], family="causal_lm", localizer="snip")
-    said = r"graft lie scattered, .* columns and rows: export it as hf or peft-shira, or learn"
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"localizer": "snip"}, r"graft lie scattered, .* columns and rows: export it as hf or"),
+        ({"dtype": "bfloat16", "region_lr": 1e-9}, "all values of this graft are the base's"),
+    ],
+)
+def test_a_scattered_or_unmoved_graft_is_refused(how, said, tiny_llama, tmp_path):
+    bank = tiny_run(tmp_path / "run", tiny_llama, ["scope"], family="causal_lm", **{**LINES, **how})
     with pytest.raises(InputError, match=said):
         export_task(bank, 0, format="peft-lora", out=tmp_path / "out")

@@ -62,13 +62,12 @@ def pair():
 
 
 BATCHES = [images()] * 4
+BY_LOSS = {"batches": BATCHES, "loss": mean_loss, "exclude": ("5",)}
 
 
 def test_a_small_part_of_the_weights_carries_the_skill(pair):
     base, tuned = pair
-    skill = localize_skill(
-        base, tuned, batches=BATCHES, loss=mean_loss, density=0.25, exclude=("5",)
-    )
+    skill = localize_skill(base, tuned, density=0.25, **BY_LOSS)
     assert skill.graft.region.density == pytest.approx(0.25, abs=0.01)
     assert accuracy(tuned) == 1.0
     with skill.carried_by(base):
@@ -78,9 +77,7 @@ def test_a_small_part_of_the_weights_carries_the_skill(pair):
 
 def test_base_and_rest_and_the_whole_region_are_the_tuned_model_bit_for_bit(pair):
     base, tuned = pair
-    skill = localize_skill(
-        base, tuned, batches=BATCHES, loss=mean_loss, density=1.0, exclude=("5",)
-    )
+    skill = localize_skill(base, tuned, density=1.0, **BY_LOSS)
     with skill.carried_by(base):
         assert bits(base) == bits(tuned)
 

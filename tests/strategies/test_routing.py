@@ -72,9 +72,7 @@ def test_a_router_that_is_always_right_gives_the_scores_of_grafting_and_a_wrong_
     assert scores.R(2)[-1] == pytest.approx(expected)
 
 
-def test_a_row_is_answered_by_the_task_that_was_picked_without_a_look_at_its_label(
-    kept_strategy,
-):
+def test_a_row_is_answered_by_the_task_that_was_picked_without_a_look_at_its_label(kept_strategy):
     strategy = kept_strategy(ROUTED)
     strategy.model.eval()
     strategy.is_training = False

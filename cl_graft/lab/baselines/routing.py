@@ -18,11 +18,7 @@ from cl_graft.grafts.model_state import preserve_modes
 from cl_graft.inference.routing_rules import ClassStatistics, discriminant
 from cl_graft.models import TaskModel
 from cl_graft.strategies import StrategyInputs, count_bytes, register_strategy, setting
-from cl_graft.strategies.grafting_methods import (
-    ENTRY,
-    REGION_RATES,
-    make_grafting_plugin,
-)
+from cl_graft.strategies.grafting_methods import ENTRY, REGION_RATES, make_grafting_plugin
 from cl_graft.strategies.grafting_plugin import GraftingPlugin
 from cl_graft.strategies.loop.steps_and_rates import ClipGradient
 from cl_graft.strategies.method import HEAD_PER_TASK, StreamShape
