@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,6 +37,8 @@ from cl_graft.settings import (
     merge_configs,
     override_,
     schedule_of_task,
+    to_dotted,
+    to_nested,
 )
 from cl_graft.settings.data_report import data_lines, data_report
 from cl_graft.settings.run_files import CACHE, find_run_of_bank, lock_bank
@@ -52,14 +55,6 @@ from cl_graft.strategies.registry import build_strategy
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.learnable_task import Passes
-
-_FIXED = {
-    "model": ("name", "family", "pooling", "dtype", "precision", "device"),
-    "stream": ("tasks", "scenario", "classes_per_experience"),
-    "grafting": ("mode",),
-    "comparison": ("strategies", "sweep", "tune", "orders", "bytes_per_task"),
-}
-"""Settings that the bank, the task's name or the command decides."""
 
 
 @dataclass(frozen=True)
@@ -305,16 +300,16 @@ def _config(
         read = {"stream": {"task_settings": {task: dict(columns)}}}
         values = merge_configs(read, values)
     under = _take_builds_on(values, task, bank)
-    mode = {"grafting": {"mode": bank.mode}}
-    values = merge_configs(mode, values)
-    config = bank_metadata.restore_config(bank.base, tasks=[task], settings=values, origins=origins)
-    before = bank_metadata.restore_config(bank.base, tasks=[task], settings=mode)
-    for part, name in ((part, name) for part, names in _FIXED.items() for name in names):
-        fixed, given = (getattr(getattr(each, part), name) for each in (before, config))
-        if given != fixed:
-            origin = origins.get(f"{part}.{name}", "settings")
+    given, mode = to_dotted(values), {"grafting": {"mode": bank.mode}}
+    restore = partial(bank_metadata.restore_config, bank.base, tasks=[task], origins=origins)
+    config = restore(settings=merge_configs(mode, values))
+    for name in sorted(bank_metadata.DECIDED & given.keys()):
+        others = to_nested({n: value for n, value in given.items() if n != name})
+        fixed = to_dotted(restore(settings=merge_configs(mode, others)).values())[name]
+        if (wanted := to_dotted(config.values())[name]) != fixed:
             raise InputError(
-                f"{origin}: add cannot change {part}.{name}, which is {fixed!r}: got {given!r}"
+                f"{origins.get(name, 'settings')}: the bank, the task or an option of add decides "
+                f"{name}, which is {fixed!r}: got {wanted!r}"
             )
     return config, under
 

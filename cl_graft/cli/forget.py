@@ -78,7 +78,7 @@ def forget_command(
             progress=progress.step,
         )
     shown = [_dependents_table(report.dependents)] if report.dependents else []
-    output.result(report, *shown, *_describe(report, dry_run=dry_run))
+    output.result(report, *shown, *_describe(report, dry_run=dry_run, retrain=retrain))
     if not report.done and not dry_run:
         raise InputError(
             f"{report.bank} was left as it is: later entries were trained on top of "
@@ -104,9 +104,9 @@ def _dependents_table(dependents: tuple[Dependent, ...]) -> object:
     return make_table("Trained on top of it", columns, rows)
 
 
-def _describe(report: Forgotten, *, dry_run: bool) -> list[str]:
+def _describe(report: Forgotten, *, dry_run: bool, retrain: bool) -> list[str]:
     if not report.exact:
-        return ["Without --retrain nothing would be deleted"] if dry_run else []
+        return ["Without --retrain nothing would be deleted"] if dry_run and not retrain else []
     entries = ", ".join(map(str, report.positions))
     what = f"{report.task!r} (entry {entries}, {report.mode} mode)"
     lines = [

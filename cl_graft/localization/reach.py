@@ -105,14 +105,14 @@ def find_reach(
 def warn_if_full(
     reach: Reach, settings: GraftingSettings, *, tasks: int, owned: Region | None = None
 ) -> None:
-    """Warn where a task that builds on all before it cannot get a whole region."""
+    """Warn where whole regions of tasks that lie in one model need not fit beside each other."""
     owned = Region.empty(reach.layout) if owned is None else owned
     fit = reach.count_regions(settings.coordinates(reach.layout.total), owned=owned)
     if fit < tasks and settings.mode == "prefix" and settings.avoid_owned:
         logger.warning(
-            "warning: of %d tasks to learn %d get a whole region of density %g, and others less or "
-            "nothing: localizer, layers and modules leave %d weights, of which earlier tasks own "
-            "%d. Lower the density (0.0001 to 0.01 is usual)",
+            "warning: of %d tasks in one model %d get a whole region of density %g, and others "
+            "maybe less or nothing: localizer, layers and modules leave %d weights, of which "
+            "earlier tasks own %d. Lower the density (0.0001 to 0.01 is usual)",
             *(tasks, fit, settings.density, reach.total, len(owned)),
         )
 

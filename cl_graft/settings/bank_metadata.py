@@ -34,6 +34,15 @@ _NOT_LEARNING = {
     "model": ("name", "device"),
     "comparison": ("strategies", "strategy_settings", "seeds"),
 }
+_DECIDED = {
+    "model": ("name", "family", "pooling", "dtype", "precision", "device", "trust_remote_code"),
+    "stream": ("tasks", "scenario", "classes_per_experience"),
+    "grafting": ("mode",),
+    "comparison": ("strategies", "strategy_settings", "sweep", "tune", "orders", "bytes_per_task"),
+}
+DECIDED = frozenset(f"{part}.{name}" for part, names in _DECIDED.items() for name in names)
+"""Settings that the bank, the name of the task or the command decides where a task is added."""
+
 _READ = re.compile(
     r"(config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab)\.json"
     r"|(vocab|merges)\.txt|.+\.(safetensors|bin|model|py|index\.json)"
@@ -175,8 +184,9 @@ def record_own_settings(
 
 
 def read_own_settings(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of what `record_own_settings` recorded in an entry; {} if nothing."""
-    return deepcopy(dict(metadata.get("settings") or {}))
+    """Return a copy of what `record_own_settings` recorded, without what `DECIDED` holds."""
+    recorded = to_dotted(deepcopy(dict(metadata.get("settings") or {})))
+    return to_nested({name: value for name, value in recorded.items() if name not in DECIDED})
 
 
 def task_metadata(

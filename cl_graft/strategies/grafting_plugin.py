@@ -422,10 +422,7 @@ def _name_weights(bank: GraftBank) -> str:
 def find_earlier(
     bank: GraftBank, settings: GraftingSettings, *, names: Iterable[str] = ()
 ) -> tuple[int, ...]:
-    """Return the positions of the entries that a task builds on, ascending.
-
-    `names` are tasks that have no entry yet, which `settings.builds_on` may name.
-    """
+    """Return the positions of the entries that a task builds on; tasks in `names` have none yet."""
     wanted = settings.builds_on
     if wanted is not None:
         known = {entry.task for entry in bank.entries} | set(names)

@@ -1,7 +1,9 @@
 """A bank grows in a later process, and nothing that it held changes by a bit."""
 
+import copy
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from cl_graft.banks.verify import verify
 from cl_graft.errors import BankError, WrongArchitecture
 from cl_graft.runtime.progress import Step
 from cl_graft.settings.run_files import lock_bank
+from cl_graft.storage import save_bank
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +51,7 @@ def test_a_new_entry_stands_beside_earlier_ones_and_has_the_settings_of_the_bank
     assert added.test_rows == 20
 
 
-def test_a_task_is_learned_to_the_bits_of_a_run_that_had_it_in_its_stream(
-    bank, tiny_bert, tmp_path
-):
+def test_a_task_is_learned_to_the_bits_of_a_run_that_had_it_too(bank, tiny_bert, tmp_path):
     add_task(bank, "answered", device="cpu")
     run = tiny_run(tmp_path / "run", tiny_bert, ["scope", "topic", "answered"])
     assert file_hashes(bank) == file_hashes(run / "bank")
@@ -65,15 +66,26 @@ def test_settings_can_be_changed_by_name_and_as_text(bank):
     with pytest.raises(InputError, match=r"mean 'grafting\.density'"):
         add_task(bank, "answered", sets=["grafting.densty=0.1"])
     for name in ("grafting.mode=isolated", "model.dtype=bfloat16", "stream.tasks=scope"):
-        with pytest.raises(InputError, match=f"--set: add cannot change {name.partition('=')[0]}"):
+        with pytest.raises(InputError, match=f"--set: .* add decides {name.partition('=')[0]}"):
             add_task(bank, "answered", sets=[name])
+
+
+def test_a_setting_of_the_bank_that_is_no_longer_taken_can_be_replaced(bank, tmp_path):
+    stored = load_bank(bank)
+    metadata = copy.deepcopy(dict(stored.base.metadata))
+    metadata["settings"]["grafting"]["localizer"] = "talos"
+    save_bank(replace(stored, base=replace(stored.base, metadata=metadata)), tmp_path / "old")
+    with pytest.raises(InputError, match="unknown localizer 'talos'"):
+        add_task(tmp_path / "old", "answered")
+    sets = ["grafting.localizer=random", "grafting.mode=prefix"]
+    assert add_task(tmp_path / "old", "answered", sets=sets).new
 
 
 @pytest.mark.parametrize("builds_on", ["[]", "null"])
 def test_a_task_without_room_for_a_whole_region_is_warned_of(bank, caplog, builds_on):
     sets = ["grafting.density=0.99", f"stream.task_settings.answered.builds_on={builds_on}"]
     added = add_task(bank, "answered", sets=sets)
-    assert ("of 1 tasks to learn 0 get a whole region" in caplog.text) == (builds_on == "null")
+    assert ("of 1 tasks in one model 0 get a whole region" in caplog.text) == (builds_on == "null")
     assert (added.density > 0.98) == (builds_on == "[]")
 
 
@@ -117,9 +129,7 @@ def test_a_task_seen_again_becomes_a_new_entry_that_answers_its_label(bank):
     ]
 
 
-def test_an_entry_that_was_added_later_is_not_taken_for_the_one_that_the_run_measured(
-    learned, tmp_path
-):
+def test_an_entry_that_was_added_later_is_not_taken_for_the_one_of_the_run(learned, tmp_path):
     folder = shutil.copytree(learned.parent, tmp_path / "run")
     add_task(folder, "scope", sets=["stream.data_seed=5"])
     report = verify(folder)

@@ -54,7 +54,7 @@ def test_a_task_builds_on_those_that_its_settings_name(learn):
 @pytest.mark.parametrize(("under", "warned"), [("scope", False), ("topic", True)])
 def test_tasks_that_build_on_each_other_are_warned_of_without_room(learn, caplog, under, warned):
     learn({"answered": [under], **({"topic": ["scope"]} if warned else {"topic": []})}, density=0.4)
-    assert ("of 3 tasks to learn 2 get a whole region" in caplog.text) == warned
+    assert ("of 3 tasks in one model 2 get a whole region" in caplog.text) == warned
 
 
 @pytest.mark.slow
@@ -102,9 +102,7 @@ def test_a_task_on_which_none_builds_goes_without_a_trace(learn, tmp_path, monke
     assert verify(run).ok
 
 
-def test_those_that_build_on_a_forgotten_task_are_trained_again_and_the_others_stay(
-    learn, tmp_path
-):
+def test_those_that_build_on_a_forgotten_task_are_trained_again_and_others_stay(learn, tmp_path):
     run = shutil.copytree(learn(SOME), tmp_path / "out" / "grafting" / "seed0")
     before = file_hashes(run)
     told = forget(run, "scope")

@@ -16,6 +16,7 @@ from cl_graft.banks.add import add_task
 from cl_graft.banks.forget import forget
 from cl_graft.banks.verify import verify
 from cl_graft.errors import BankError
+from cl_graft.settings.bank_metadata import read_own_settings
 from cl_graft.storage import files
 from cl_graft.storage.graft_file import ENTRY_FORMAT
 
@@ -96,9 +97,7 @@ def test_an_entry_is_trained_again_on_the_version_of_a_task_that_stays(copied, l
 
 
 @pytest.mark.parametrize("task", ["topic", *slow("scope", "answered")])
-def test_where_entries_stand_alone_the_bank_becomes_the_one_that_never_saw_the_task(
-    copied, learn, task
-):
+def test_where_entries_stand_alone_the_bank_becomes_the_one_without_the_task(copied, learn, task):
     run = copied("isolated")
     report = forget(run, task)
     assert (report.exact, report.done, report.dependents) == (True, True, ())
@@ -127,9 +126,7 @@ def test_what_stands_on_a_task_is_told_and_nothing_is_changed(copied):
     assert file_hashes(run) == before
 
 
-def test_what_stands_on_a_task_is_trained_again_to_the_bits_of_a_bank_that_never_saw_it(
-    copied, learn
-):
+def test_what_stands_on_a_task_is_trained_again_to_the_bits_of_a_bank_without_it(copied, learn):
     run = copied("prefix")
     report = forget(run, "topic", retrain=True)
     assert (report.exact, report.done) == (True, True)
@@ -155,6 +152,8 @@ def test_a_task_that_was_added_with_its_own_settings_is_trained_again_with_them(
     add_task(never, "entailment", sets=own)
     assert file_hashes(run / "bank") == file_hashes(never / "bank")
     assert not add_task(never, "entailment", sets=own).new
+    ignored = {"model": {"dtype": "bfloat16"}, "fine_tuning": {"steps": 3}}  # by an older `add`
+    assert read_own_settings({"settings": ignored}) == {"fine_tuning": {"steps": 3}}
 
 
 def test_what_was_learned_on_a_cpu_is_trained_again_there_beside_a_gpu(copied, learn, monkeypatch):

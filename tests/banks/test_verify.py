@@ -126,9 +126,7 @@ def test_another_head_and_logits_of_another_shape_are_seen(run, tmp_path):
         *((by, "differs", False) for by in (1e-1, float("nan"), float("inf"))),
     ],
 )
-def test_from_another_environment_logits_are_compared_to_a_tolerance(
-    run, tmp_path, by, outcome, ok
-):
+def test_from_other_environments_logits_are_compared_to_a_tolerance(run, tmp_path, by, outcome, ok):
     bank = recorded_otherwise(run, tmp_path / "bank", by=by, torch="1.0", threads="1")
     report = verify(bank)
     assert report.entries[0].recorded_batch == outcome
@@ -313,9 +311,7 @@ def test_another_tokenizer_on_the_same_weights_is_refused_as_such(run, tiny_bert
         verify(run, model=str(other))
 
 
-def test_a_bit_of_the_checkpoint_that_no_weight_depends_on_is_a_difference(
-    run, tiny_bert, tmp_path
-):
+def test_a_bit_of_the_checkpoint_beside_its_weights_is_a_difference(run, tiny_bert, tmp_path):
     other = shutil.copytree(tiny_bert, tmp_path / "other")
     config = (other / "config.json").read_text()
     (other / "config.json").write_text(config.replace("0.1", "0.5", 1))

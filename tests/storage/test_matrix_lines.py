@@ -157,9 +157,7 @@ def test_a_bank_of_columns_comes_back(tmp_path):
 @pytest.mark.parametrize(
     ("position", "key", "value"), [(0, "size", 289), (2, "size", 481), (1, "bytes", 95)]
 )
-def test_an_entry_cannot_state_more_coordinates_than_values_bear_out(
-    tmp_path, position, key, value
-):
+def test_an_entry_states_no_more_coordinates_than_values_bear_out(tmp_path, position, key, value):
     """Columns and rows take next to no bytes, so a false count could fill the memory."""
     save_bank(column_bank(), tmp_path)
     index = json.loads((tmp_path / "bank.json").read_text())

@@ -285,7 +285,7 @@ def set_up(
 
 
 def _count_together(names: Sequence[str], builds_on: Mapping[int, Sequence[str]]) -> int:
-    """Return the largest number of tasks whose grafts answer one of them."""
+    """Return the largest number of tasks whose grafts lie in one model."""
     together: list[set[int]] = []
     for label in range(len(names)):
         under = builds_on.get(label, names)

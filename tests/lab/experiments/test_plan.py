@@ -99,7 +99,7 @@ def test_as_many_whole_regions_as_planned_fit_and_a_longer_stream_is_warned_of(
         bank = load_bank(tiny_run(tmp_path / str(len(tasks)), tiny_bert, tasks, **asked) / "bank")
         own = [len(entry.owned.region) for entry in bank.entries]
         assert [size == plan.region for size in own] == [True, True, False][: len(tasks)]
-        said = "of 3 tasks to learn 2 get a whole region of density 0.2" in caplog.text
+        said = "of 3 tasks in one model 2 get a whole region of density 0.2" in caplog.text
         assert said == (len(tasks) == 3)
 
 

@@ -48,9 +48,7 @@ def test_the_same_seed_gives_the_same_bits_with_and_without_the_cache(
     assert again.coordinates == before.coordinates
 
 
-def test_a_run_without_a_dense_run_learns_forgets_nothing_and_says_what_it_cost(
-    tmp_path, two_tasks
-):
+def test_a_run_without_a_dense_run_forgets_nothing_and_says_what_it_cost(tmp_path, two_tasks):
     config = changed(two_tasks, {"localizer": "base_gradient"})
     steps: list = []
     result = run(config, strategy="grafting", seed=0, out=tmp_path, progress=steps.append)

@@ -140,9 +140,6 @@ def _check_names(config: ExperimentConfig) -> None:
             )
 
 
-_OF_DENSE_RUNS = ("optimizer", "momentum", "decay", "l1", "mixout")
-
-
 def _concerns(name: str, row: Method) -> bool:
     """Return whether a swept value changes anything about a strategy."""
     owner, _, setting = name.rpartition(".")
@@ -153,8 +150,7 @@ def _concerns(name: str, row: Method) -> bool:
                 f"sweep: {owner} has no setting {setting!r}: {nearest(setting, known)}"
             )
         return row.name == owner
-    unread = setting in _OF_DENSE_RUNS and row.trains not in ("region", "nothing")
-    if owner == "fine_tuning" and (unread or setting in [each.name for each in row.settings]):
+    if name == "fine_tuning.lr" and "lr" in [each.name for each in row.settings]:
         return False
     return name not in row.fixed_config and (owner != "grafting" or row.has_regions)
 

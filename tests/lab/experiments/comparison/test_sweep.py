@@ -143,7 +143,6 @@ def test_what_cannot_be_swept_is_refused(tmp_path):
         ({"density": [0.01, "1e-2"]}, {}, "the sweep holds density=0.01 twice"),
         ({"density": [0.01]}, {"strategies": "naive"}, "density changes nothing about naive"),
         ({"fine_tuning.lr": [0.1]}, {"strategies": "lora"}, "fine_tuning.lr changes nothing about"),
-        ({"l1": [0.1]}, {"strategies": "naive"}, "fine_tuning.l1 changes nothing about naive"),
         ({"ewc.lambda": [0.01]}, {"strategies": "ewc"}, "did you mean 'ewc_lambda'"),
         ({"ewc.ewc_lambda": [1]}, {}, "ewc.ewc_lambda changes nothing about grafting, naive"),
         ({"region_lr": [1]}, {"tune": True}, "both choose grafting.lr of grafting"),
