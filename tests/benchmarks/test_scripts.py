@@ -241,7 +241,7 @@ def test_peft_writes_the_tokens_of_tasks_that_were_exported_as_loras(tiny_chat, 
     for task, form in zip(tasks, ("instruction", "input"), strict=True):
         answer_folder(tmp_path / "data" / task, form)
     own = {"data": str(tmp_path / "data"), "family": "causal_lm", "max_length": 48}
-    own |= {"localizer": "columns", "density": 0.02}
+    own |= {"localizer": "columns", "density": 0.02, "region_lr": 0.001}
     run = tiny_run(tmp_path / "run", tiny_chat, tasks, **own)
     told = json.loads(run_script("lora_export.py", run, "--prompts", 8, "--batch", 4).stdout)
     assert told["same"] == {"PEFT": 8, "PEFT, mixed batches": 8}
