@@ -182,9 +182,7 @@ def test_routers_stand_beside_the_oracle_and_finished_cells_are_not_computed_aga
 
 @pytest.mark.slow
 @pytest.mark.parametrize("matched", [(), ("--matched", "150kB")])
-def test_baselines_leave_a_table_its_latex_and_csv_and_pictures(
-    matched, data_dir, minilm, tmp_path
-):
+def test_baselines_leave_a_table_its_latex_csv_and_pictures(matched, data_dir, minilm, tmp_path):
     stem = "matched-150kB" if matched else "baselines"
     asked = ("--data", data_dir, "--untuned", "--strategies", "independent,grafting,bitfit")
     sets = ["stream.tasks=[sst2_sent,mrpc]"]

@@ -134,9 +134,7 @@ def test_the_sample_does_not_depend_on_the_order_of_the_label_names():
     shots=st.none() | st.integers(1, 70),
     seed=st.integers(0, 5),
 )
-def test_train_and_dev_are_never_empty_never_share_a_row_and_keep_the_files_order(
-    sizes, shots, seed
-):
+def test_train_and_dev_are_never_empty_share_no_row_and_keep_the_files_order(sizes, shots, seed):
     rows = rows_of(*sizes)
     names = NAMES[: len(sizes)]
     chosen = few_shot(rows, label_names=names, shots=shots, data_seed=seed)

@@ -51,9 +51,7 @@ def test_every_script_is_run_here_and_shown_on_a_page():
     assert shown == set(SCRIPTS)
 
 
-def test_a_chat_model_learns_two_skills_and_keeps_the_first(
-    tiny_chat, tmp_path, monkeypatch, capsys
-):
+def test_a_chat_model_learns_two_skills_and_keeps_one(tiny_chat, tmp_path, monkeypatch, capsys):
     script = DOCS / "examples" / "chat_two_skills.py"
     options = ["--model", str(tiny_chat), "--out", str(tmp_path / "skills"), "--steps", "2"]
     monkeypatch.setattr(sys, "argv", [str(script), *options])

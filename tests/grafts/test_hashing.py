@@ -9,7 +9,13 @@ import torch
 from region_strategies import TwoLayers
 from torch import nn
 
-from cl_graft.grafts.hashing import environment, hash_tensors, model_sha256, tensor_bytes
+from cl_graft.grafts.hashing import (
+    environment,
+    fingerprint_weights,
+    hash_tensors,
+    model_sha256,
+    tensor_bytes,
+)
 
 
 def test_the_hash_is_sha256_over_names_dtypes_shapes_and_bytes():
@@ -63,6 +69,9 @@ def test_the_base_fingerprint_covers_parameters_buffers_and_tokenizer_but_not_he
     with torch.no_grad():
         model.heads["1"].weight.add_(1)
     assert model_sha256(model) == before
+    assert fingerprint_weights(before, tokenizer="{ }") != fingerprint_weights(
+        before, tokenizer="{}"
+    )
     with torch.no_grad():
         model.positions.add_(1)
     moved = model_sha256(model)

@@ -110,9 +110,7 @@ def corrected(rows):
 
 
 @pytest.mark.parametrize("kind", ["text2text", "extractive_qa"])
-def test_what_a_scorer_compares_with_is_a_part_of_the_identity(
-    kind, tiny_gpt2, tiny_bert, tmp_path
-):
+def test_what_a_scorer_compares_with_is_part_of_the_identity(kind, tiny_gpt2, tiny_bert, tmp_path):
     if kind == "text2text":
         answer_folder(tmp_path / "input", "input")
         task, folder, family = load_task("input", data=tmp_path, warn=False), tiny_gpt2, "causal_lm"

@@ -41,9 +41,7 @@ def test_a_setting_that_is_refused_by_the_first_task_does_not_block_its_folder(c
 
 
 @pytest.mark.parametrize("more", [{}, {"sweep": {"lr": [1e17, 1e18]}}])
-def test_a_comparison_of_which_nothing_was_learned_does_not_block_its_folder(
-    more, config, tmp_path
-):
+def test_a_comparison_that_learned_nothing_does_not_block_its_folder(more, config, tmp_path):
     bad = compare(changed(config, DIVERGES | more), out=tmp_path)
     assert list_failures(bad, config)[-1].startswith("Nothing was learned")
     assert bad.runs == ()

@@ -36,9 +36,7 @@ def test_the_bank_of_a_run_holds_what_going_on_needs(comparison, tiny_config):
     assert again.with_values(ignored) == tiny_config.with_values(ignored)
 
 
-def test_the_same_seed_gives_the_same_bits_with_and_without_the_cache(
-    tmp_path, comparison, tiny_config
-):
+def test_a_seed_gives_the_same_bits_with_and_without_the_cache(tmp_path, comparison, tiny_config):
     (before,) = [cell for cell in comparison.runs if cell.strategy == "grafting"]
     cache = DirectoryCache(comparison.out / "cache")
     again = run(tiny_config, strategy="grafting", seed=0, out=tmp_path, cache=cache)
